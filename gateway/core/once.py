@@ -1,0 +1,65 @@
+"""At most once: the pure rules that decide whether new bytes may be signed, and what proves a death."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gateway.core.chain import BlockRef, Intent, Landed, Pending
+from gateway.core.errors import GatewayError
+
+
+class WouldPayTwice(GatewayError):
+    """New bytes were about to be signed that do not exclude an earlier payment: a bug, stopped in time."""
+
+
+def excludes(one: Iterable[str], other: Iterable[str]) -> bool:
+    """Say whether two attempts cannot both land: they consume a claim in common."""
+    return not set(one).isdisjoint(other)
+
+
+def check_excludes(claims: Sequence[str], earlier: Iterable[Pending]) -> None:
+    """Raise WouldPayTwice unless `claims` exclude *every* earlier paying attempt that is not proven dead.
+
+    Sharing a claim with only the last attempt is not enough: the first and the third could both land.
+    """
+    for attempt in earlier:
+        if attempt.kind.pays and not excludes(claims, attempt.claims):
+            raise WouldPayTwice(
+                f"the new bytes share nothing with attempt {attempt.attempt_id}, which may still pay"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class SlotConsumed:
+    """Death: a claim was consumed, in a finalized block, by a named transaction that does not pay the intent."""
+
+    claim: str
+    by: str
+    block: BlockRef
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOver:
+    """Death: the window ended at a finalized height and every block of it was read without the hash."""
+
+    window_end: int
+    read_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailedOnChain:
+    """Death: included and failed in a finalized block."""
+
+    tx_hash: str
+    block: BlockRef
+
+
+ProofOfDeath = SlotConsumed | WindowOver | FailedOnChain
+
+
+def pays_intent(landed: Landed, intent: Intent) -> bool:
+    """Say whether a transaction that is not ours pays what the intent asks (then a person must look)."""
+    return landed.ok and any(
+        p.address == intent.destination and p.amount == intent.amount for p in landed.pays
+    )
