@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from gateway.core.chain import (
     Lane,
     LaneFacts,
     Presence,
+    Reject,
     Sent,
     Signature,
     Signed,
@@ -26,7 +27,6 @@ from gateway.core.chain import (
     Unsigned,
     Watch,
 )
-from gateway.core.ids import AccountId
 
 
 class Codec(Protocol):
@@ -51,8 +51,11 @@ class Codec(Protocol):
     def room(self, lane: Lane) -> int:
         """Return how many more attempts this account may have in flight now (0: wait for a block)."""
 
-    def build(self, order: Build, lane: Lane, quote: FeeQuote) -> Unsigned | Hold:
-        """Build one attempt, or say why it must wait. Never consumes a held claim of another withdrawal."""
+    def build(self, order: Build, lane: Lane, quote: FeeQuote) -> Unsigned | Hold | Reject:
+        """Build one attempt, or say why it must wait (Hold) or can never be built as asked (Reject).
+
+        Never consumes a held claim of another withdrawal.
+        """
 
     def signing_requests(self, payload: bytes, account: Account) -> tuple[SigningRequest, ...]:
         """List what must be signed for an unsigned payload, in order."""
@@ -116,8 +119,12 @@ class Node(Protocol):
     async def balance(self, address: str) -> int:
         """Return the base units that the chain holds for an address at the head."""
 
-    async def lanes(self, accounts: Sequence[Account]) -> Mapping[AccountId, LaneFacts]:
-        """Return the node's facts for each account, all read at one head where the node allows it."""
+    async def survey(self, account: Account, intents: Sequence[Intent]) -> LaneFacts:
+        """Return the node's facts for one account and what it says of the destinations of these intents.
+
+        All read at one head where the node allows it. The number of round trips does not depend on the
+        number of intents.
+        """
 
     async def opening(self, account: Account) -> str:
         """Return the text to keep as the account's opening state (asked once, when it is first used)."""

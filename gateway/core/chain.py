@@ -208,6 +208,14 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class Reject:
+    """Never as asked: nothing was signed, and asking again gives the same answer. `reason` is for people."""
+
+    sub_status: SubStatus
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SigningRequest:
     """Exactly these bytes are to be signed by this key. `algorithm`: "secp256k1-digest" or "ed25519"."""
 

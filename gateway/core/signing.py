@@ -14,7 +14,8 @@ from gateway.core.ids import AttemptId, WithdrawalId
 class SigningOrder:
     """One attempt's signatures, and what the signer's journal must say of them.
 
-    `claims` is the attempt's slot.
+    `claims` is the attempt's slot; `record` is an opaque text of the gateway's from which the attempt can be
+    restored when the store was lost (no secret is in it).
     """
 
     withdrawal_id: WithdrawalId
@@ -22,6 +23,7 @@ class SigningOrder:
     chain: str
     address: str
     claims: tuple[str, ...]
+    record: bytes
     requests: tuple[SigningRequest, ...]
 
 
@@ -35,6 +37,7 @@ class JournalLine:
     chain: str
     address: str
     claims: tuple[str, ...]
+    record: bytes
     digest: bytes
 
 
