@@ -107,10 +107,12 @@ def _warn_untested(kind: Kind) -> None:
 def _private_server(kind: Kind) -> Iterator[str]:
     programs = kind.programs()
     if programs is None:
-        subprocess.run([Path(__file__).with_name("apt"), *kind.packages], check=True)
+        subprocess.run([Path(__file__).with_name("apt"), *kind.packages], check=False)
         programs = kind.programs()
     if programs is None:
-        raise SystemExit(f"{kind.name} did not install")
+        raise SystemExit(
+            f"{kind.name} is not here and did not install: apt-get install {' '.join(kind.packages)}"
+        )
 
     # As root the server runs under Debian's account for it, which must be able to reach the folder.
     account = kind.server_account if os.getuid() == 0 else None
