@@ -1,0 +1,1 @@
+"""One folder per chain family, the same file names in each, and what they share."""
