@@ -64,12 +64,22 @@ class Codec(Protocol):
         """Put the signatures in. Raises SignedMismatch when one is not of this account's key and data."""
 
     def check_signed(
-        self, raw: bytes, intent: Intent, account: Account, *, pays: bool, max_fee: int, claims: Sequence[str]
+        self,
+        raw: bytes,
+        intent: Intent,
+        account: Account,
+        *,
+        pays: bool,
+        max_fee: int,
+        claims: Sequence[str],
+        payload: bytes = b"",
     ) -> None:
         """Decode signed bytes and raise SignedMismatch unless they are exactly the approved payment.
 
-        Compared: chain, sender, destination and amount (or, with `pays` false, that nothing leaves the account but
-        the fee), nothing else of value moved, fee ≤ max_fee, claims, signature. Never trusts the unsigned payload.
+        Compared: chain, sender, destination and amount (or, with `pays` false, that nothing leaves the account
+        but the fee), nothing else of value moved, fee ≤ max_fee, claims, signature. Never trusts the unsigned
+        payload: `payload` is only for values that signed bytes commit to but do not show (input amounts), and
+        they are verified through the signature.
         """
 
 
