@@ -1,0 +1,1 @@
+"""Signers: where private keys live. Nothing outside this package ever holds one."""
