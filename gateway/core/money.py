@@ -30,7 +30,7 @@ def to_base_units(text: str, decimals: int) -> int:
     base = int("".join(map(str, digits)))
     shift = exponent + decimals
     if shift >= 0:
-        base *= 10**shift
+        base *= int(10**shift)
     else:
         base, rest = divmod(base, 10**-shift)
         if rest:

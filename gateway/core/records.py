@@ -138,6 +138,7 @@ class Attempt:
     signed_at: datetime | None = None
     included: BlockRef | None = None
     ok: bool = True
+    fee: int | None = None
     recorded: bool = False
     sends: int = 0
     last_sent_at: datetime | None = None
@@ -157,6 +158,15 @@ class Attempt:
             fee_max=self.fee_max,
             in_block=self.included is not None,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Inclusion:
+    """Where an attempt stands: its block, whether it executed there, what it cost (base units)."""
+
+    block: BlockRef
+    ok: bool
+    fee: int
 
 
 @dataclass(frozen=True, slots=True)

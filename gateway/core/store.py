@@ -15,6 +15,7 @@ from gateway.core.records import (
     Confirmation,
     Filter,
     History,
+    Inclusion,
     Lease,
     Move,
     NewBroadcast,
@@ -119,6 +120,12 @@ class Writer(Reader, Protocol):
     async def set_confirmations(self, counts: Mapping[WithdrawalId, int]) -> None:
         """Raise the reported numbers; a lower one is ignored."""
 
+    async def set_fee(self, withdrawal: Withdrawal, fee_paid: int, at: datetime) -> None:
+        """Correct the fee that the chain took, with its ledger posting (a block came back at another price).
+
+        StaleWrite: the withdrawal has another status or fee than was read.
+        """
+
     async def alarm(self, withdrawal_id: WithdrawalId, text: str) -> None: ...
 
     # lanes
@@ -147,8 +154,8 @@ class Writer(Reader, Protocol):
     async def orphan(self, chain: str, refs: Sequence[BlockRef], at: datetime) -> None:
         """Blocks left the chain: drop the headers, their spends and inclusions, set `reorged_at` on their rows."""
 
-    async def include(self, landed: Mapping[AttemptId, tuple[BlockRef, bool]]) -> None:
-        """Note in which block an attempt stands, and whether it executed."""
+    async def include(self, landed: Mapping[AttemptId, Inclusion]) -> None:
+        """Note in which block an attempt stands, whether it executed and what it cost."""
 
     async def confirm(self, rows: Sequence[Confirmation]) -> None: ...
     async def add_spend(self, spend: Spend) -> None: ...

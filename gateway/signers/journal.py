@@ -126,8 +126,8 @@ class Journal:
     def append(self, entries: Sequence[Entry]) -> None:
         """Write one batch and return when it is durable. SignerUnavailable: none of it counts.
 
-        Each line's sequence must follow the newest one. After a failure of the disk the journal takes no more
-        until it is opened again, because what the disk holds then is not known here.
+        Each line's sequence must follow the newest one. A full disk can be tried again later; after any other
+        doubt about the file the journal takes no more until it is opened again.
         """
         if self._broken:
             raise SignerUnavailable(f"journal {self._path}: {self._broken}")
@@ -141,10 +141,16 @@ class Journal:
         self._check_file()
         try:
             _write_all(self._handle, block, self._end)
-            os.fdatasync(self._handle)
         except OSError as error:
             self._take_back()
-            raise self._give_up(f"writing failed ({error.strerror}); open it again") from error
+            raise SignerUnavailable(f"journal {self._path} cannot be written: {error.strerror}") from error
+        try:
+            os.fdatasync(self._handle)
+        except OSError as error:
+            # What the disk holds now is not known, and asking it again would not tell.
+            self._broken = f"the disk failed ({error.strerror}); restart when it is sound"
+            self._take_back()
+            raise SignerUnavailable(f"journal {self._path}: {self._broken}") from error
         self._hash = hash_
         self._end += len(block)
         self.sequence += len(entries)
@@ -262,9 +268,11 @@ class Journal:
 
     def _take_back(self) -> None:
         """Remove a block that failed, so that it is not read later as one that counts."""
-        with suppress(OSError):
+        try:
             os.ftruncate(self._handle, self._end)
             os.fsync(self._handle)
+        except OSError as error:
+            self._broken = f"a failed line could not be taken back ({error.strerror}); restart"
 
     def _give_up(self, why: str) -> SignerUnavailable:
         self._broken = why

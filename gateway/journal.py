@@ -1,0 +1,240 @@
+"""The signer's journal against the store: what the signer has signed, the store must know.
+
+A store that is behind the journal was restored from an older copy. Building on would pay again what was paid already, so
+signing for the lanes concerned is refused until `reconcile` has put back what the journal says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import cbor2
+import structlog
+
+from gateway.core.adapter import Adapter
+from gateway.core.chain import Account, AttemptKind, FeeLevel
+from gateway.core.errors import GatewayError
+from gateway.core.ids import AccountId, TransactionId, VaultId, WorkspaceId
+from gateway.core.lifecycle import Status
+from gateway.core.records import Attempt, DestinationType, Move, Withdrawal
+from gateway.core.signing import JournalLine, Signer, SigningOrder
+from gateway.core.store import Store, Writer
+from gateway.core.substatus import SubStatus
+
+log = structlog.get_logger(__name__)
+
+CHUNK = 500
+BEHIND = "the signer's journal holds signatures that the store does not know"
+
+
+def record_of(withdrawal: Withdrawal, attempt: Attempt) -> bytes:
+    """Write down, for the journal, all from which withdrawal and attempt can be restored."""
+    w, a = withdrawal, attempt
+    return cbor2.dumps(
+        {
+            "transaction": w.transaction_id.bytes,
+            "workspace": w.workspace_id.bytes,
+            "vault": w.vault_id.bytes,
+            "account": w.account_id.bytes,
+            "asset": w.asset,
+            "amount": w.amount,
+            "decimals": w.decimals,
+            "destination": w.destination,
+            "destination_type": w.destination_type.value,
+            "memo": w.memo,
+            "fee_level": w.fee_level.value,
+            "max_fee": w.max_fee,
+            "created_at": w.created_at.isoformat(),
+            "external_id": w.external_id,
+            "note": w.note,
+            "kind": a.kind.value,
+            "payload": a.payload,
+            "window_end": a.window_end,
+            "fee_max": a.fee_max,
+            "built_at": a.built_at.isoformat(),
+        },
+        canonical=True,
+    )
+
+
+async def unknown_lines(store: Store, signer: Signer) -> Sequence[JournalLine]:
+    """Return the journal's lines whose attempt the store does not hold, oldest first."""
+    lines = await signer.journal()
+    missing: list[JournalLine] = []
+    async with store.read() as reader:
+        for start in range(0, len(lines), CHUNK):
+            part = lines[start : start + CHUNK]
+            known = await reader.known_attempts([line.attempt_id for line in part])
+            missing += [line for line in part if line.attempt_id not in known]
+    return missing
+
+
+async def halt_what_is_behind(store: Store, signer: Signer) -> int:
+    """Halt every lane for which the journal is ahead of the store; return how many lines are unknown."""
+    missing = await unknown_lines(store, signer)
+    if not missing:
+        return 0
+    addresses = {(line.chain, line.address) for line in missing}
+    async with store.write() as writer:
+        for account in await writer.accounts():
+            if (account.chain, account.address) in addresses:
+                await writer.halt(account.id, f"{BEHIND}; run `gateway db reconcile`")
+    log.error("signing refused", reason=BEHIND, lines=len(missing), accounts=sorted(addresses))
+    return len(missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What reconcile did with one line of the journal."""
+
+    line: JournalLine
+    withdrawal: Withdrawal
+    was: Status | None
+
+
+async def reconcile(
+    store: Store, signer: Signer, adapters: dict[str, Adapter], *, now: datetime
+) -> Sequence[Restored]:
+    """Put back every attempt that the journal knows and the store does not, and lift the halts.
+
+    The withdrawal is inserted if it is missing too. The bytes are signed again (the same signatures) and stored as
+    BROADCASTING: the tracker finds where they landed, or sends exactly them. Nothing new is signed.
+    """
+    restored = []
+    for line in await unknown_lines(store, signer):
+        fields = cbor2.loads(line.record)
+        attempt = _attempt(line, fields)
+        adapter = adapters.get(line.chain)
+        if adapter is None:
+            raise GatewayError(f"the journal names chain {line.chain!r}, which is not configured")
+        async with store.read() as reader:
+            accounts = {a.id: a for a in await reader.accounts(line.chain)}
+        account = accounts.get(attempt.account_id)
+        if account is None:
+            raise GatewayError(f"the journal names account {line.address}, which the store does not know")
+        async with store.write() as writer:
+            withdrawal, was = await _withdrawal(writer, line, fields)
+            await _restore(writer, withdrawal, attempt, now)
+        await _sign_again(store, signer, adapter, account, withdrawal, attempt, line, now)
+        restored.append(Restored(line, withdrawal, was))
+    async with store.write() as writer:
+        for account_id, reason in (await writer.halted()).items():
+            if reason.startswith(BEHIND):
+                await writer.unhalt(account_id)
+    return restored
+
+
+async def _withdrawal(
+    writer: Writer, line: JournalLine, fields: dict[str, Any]
+) -> tuple[Withdrawal, Status | None]:
+    known = await writer.withdrawal(line.withdrawal_id)
+    if known is not None:
+        return known, known.status
+    created = datetime.fromisoformat(fields["created_at"])
+    withdrawal = Withdrawal(
+        id=line.withdrawal_id,
+        transaction_id=TransactionId(UUID(bytes=fields["transaction"])),
+        workspace_id=WorkspaceId(UUID(bytes=fields["workspace"])),
+        vault_id=VaultId(UUID(bytes=fields["vault"])),
+        account_id=AccountId(UUID(bytes=fields["account"])),
+        chain=line.chain,
+        asset=fields["asset"],
+        amount=fields["amount"],
+        decimals=fields["decimals"],
+        destination=fields["destination"],
+        destination_type=DestinationType(fields["destination_type"]),
+        memo=fields["memo"],
+        fee_level=FeeLevel(fields["fee_level"]),
+        max_fee=fields["max_fee"],
+        status=Status.SUBMITTED,
+        sub_status=SubStatus.NONE,
+        status_changed_at=created,
+        created_at=created,
+        external_id=fields["external_id"],
+        note=fields["note"],
+    )
+    await writer.accept([withdrawal], reason="restored from the signer's journal")
+    return withdrawal, None
+
+
+_WAY_TO_SIGNATURE = (
+    Status.SUBMITTED,
+    Status.PENDING_ENRICHMENT,
+    Status.PENDING_AUTHORIZATION,
+    Status.QUEUED,
+    Status.PENDING_SIGNATURE,
+)
+
+
+async def _restore(writer: Writer, withdrawal: Withdrawal, attempt: Attempt, now: datetime) -> None:
+    await writer.take([attempt])
+    if withdrawal.status in (Status.SUBMITTED, Status.PENDING_ENRICHMENT):
+        path = tuple(
+            s
+            for s in _WAY_TO_SIGNATURE[_WAY_TO_SIGNATURE.index(withdrawal.status) + 1 :]
+            if s is not Status.PENDING_AUTHORIZATION
+        )
+    elif withdrawal.status is Status.QUEUED:
+        path = (Status.PENDING_SIGNATURE,)
+    else:
+        return
+    await writer.move([Move(withdrawal, path, "restored from the signer's journal", now)])
+
+
+async def _sign_again(
+    store: Store,
+    signer: Signer,
+    adapter: Adapter,
+    account: Account,
+    withdrawal: Withdrawal,
+    attempt: Attempt,
+    line: JournalLine,
+    now: datetime,
+) -> None:
+    order = SigningOrder(
+        withdrawal_id=line.withdrawal_id,
+        attempt_id=line.attempt_id,
+        chain=line.chain,
+        address=line.address,
+        claims=line.claims,
+        record=line.record,
+        requests=adapter.codec.signing_requests(attempt.payload, account),
+    )
+    (signatures,) = await signer.sign([order])
+    signed = adapter.codec.assemble(attempt.payload, account, signatures)
+    async with store.write() as writer:
+        await writer.store_signed({attempt.id: signed}, now)
+        current = await writer.withdrawal(withdrawal.id)
+        if current is not None and current.status is Status.PENDING_SIGNATURE:
+            await writer.move(
+                [
+                    Move(
+                        current,
+                        (Status.BROADCASTING,),
+                        "restored from the signer's journal",
+                        now,
+                        SubStatus.QUEUED_FOR_BROADCAST,
+                    )
+                ]
+            )
+
+
+def _attempt(line: JournalLine, fields: dict[str, Any]) -> Attempt:
+    return Attempt(
+        id=line.attempt_id,
+        withdrawal_id=line.withdrawal_id,
+        account_id=AccountId(UUID(bytes=fields["account"])),
+        chain=line.chain,
+        kind=AttemptKind(fields["kind"]),
+        payload=fields["payload"],
+        claims=line.claims,
+        window_end=fields["window_end"],
+        fee_max=fields["fee_max"],
+        built_at=datetime.fromisoformat(fields["built_at"]),
+    )
+
+
