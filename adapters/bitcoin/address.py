@@ -124,9 +124,7 @@ _HRPS = {
 def _from_bech32(coin: Coin, text: str) -> bytes:
     prefix = text.lower().partition("1")[0]
     if prefix.endswith("mweb"):
-        raise _refuse(
-            "is a MWEB address: payments into the extension block are not supported; ask for another"
-        )
+        raise _refuse("is a MWEB address: payments into the extension block are not supported; ask for another")
     if text not in (text.lower(), text.upper()):
         raise _refuse("mixes upper and lower case")
     encoding, hrp, data = bech32.bech32_decode(text)
@@ -164,9 +162,7 @@ def _from_base58(coin: Coin, data: bytes) -> bytes:
         return b"\xa9\x14" + program + b"\x87"
     if version == coin.old_p2sh:
         form = "M…" if coin.chain == "main" else "Q…"
-        raise _refuse(
-            f"is in {coin.name}'s old form, which is also a bitcoin address; ask for the {form} form"
-        )
+        raise _refuse(f"is in {coin.name}'s old form, which is also a bitcoin address; ask for the {form} form")
     raise _refuse(f"does not belong to {coin.name} {coin.chain}")
 
 

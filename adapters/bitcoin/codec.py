@@ -98,9 +98,7 @@ class BitcoinCodec:
         """Raise BadRequest when nodes would not relay an output so small (dust, by the kind of output)."""
         least = dust_limit(self._coin, script_of(self._coin, destination))
         if amount < least:
-            raise BadRequest(
-                f"the amount is dust: at least {least} base units can be paid there", field="amount"
-            )
+            raise BadRequest(f"the amount is dust: at least {least} base units can be paid there", field="amount")
 
     def fee_ceiling(self, quote: FeeQuote, level: FeeLevel) -> int:
         """Return the most that one withdrawal of usual shape may cost now, with room for the fees to move."""
@@ -109,9 +107,7 @@ class BitcoinCodec:
 
     def room(self, lane: Lane) -> int:
         """Return how many more withdrawals may wait for a block; rival attempts of one count once."""
-        waiting = {p.withdrawal_id for p in lane.pending} - {
-            p.withdrawal_id for p in lane.pending if p.in_block
-        }
+        waiting = {p.withdrawal_id for p in lane.pending} - {p.withdrawal_id for p in lane.pending if p.in_block}
         return max(0, self._settings.lane_depth - len(waiting))
 
     def build(self, order: Build, lane: Lane, quote: FeeQuote) -> Unsigned | Hold | Reject:
@@ -132,9 +128,7 @@ class BitcoinCodec:
         """List the digest of each input (BIP 143), in order."""
         self._own_script(account)
         draft = decode_payload(self._settings.coin, payload)
-        return tuple(
-            SigningRequest(account.key, ALGORITHM, digest) for digest in digests(draft, account.public_key)
-        )
+        return tuple(SigningRequest(account.key, ALGORITHM, digest) for digest in digests(draft, account.public_key))
 
     def assemble(self, payload: bytes, account: Account, signatures: Sequence[Signature]) -> Signed:
         """Put the signatures in. Raises SignedMismatch when one is not of this account's key and data."""
@@ -179,9 +173,7 @@ class BitcoinCodec:
     def _never(self, order: Build) -> Reject | None:
         """Say why an order can never be built, whatever the lane holds."""
         if order.kind is AttemptKind.CPFP:
-            return Reject(
-                SubStatus.UNSUPPORTED_OPERATION, "a child that pays for its parent is not supported"
-            )
+            return Reject(SubStatus.UNSUPPORTED_OPERATION, "a child that pays for its parent is not supported")
         if not order.kind.pays and not order.replaces:
             return Reject(SubStatus.UNSUPPORTED_OPERATION, "there is nothing to drop: nothing was signed")
         if order.intent.asset != self._info.asset:
@@ -210,9 +202,7 @@ class BitcoinCodec:
             return waits
         drafts = [decode_payload(self._settings.coin, attempt.payload) for attempt in earlier]
         together = not all(
-            excludes(one.claims, other.claims)
-            for at, one in enumerate(earlier)
-            for other in earlier[at + 1 :]
+            excludes(one.claims, other.claims) for at, one in enumerate(earlier) for other in earlier[at + 1 :]
         )
         script = self._own_script(lane.account)
         target = self._target(
@@ -229,9 +219,7 @@ class BitcoinCodec:
 
     def _target(self, order: Build, script: bytes, *, least_fee: LeastFee) -> Target:
         intent = order.intent
-        payment = (
-            Output(script_of(self._coin, intent.destination), intent.amount) if order.kind.pays else None
-        )
+        payment = Output(script_of(self._coin, intent.destination), intent.amount) if order.kind.pays else None
         return Target(
             payment=payment,
             change_script=script,
@@ -262,9 +250,7 @@ class BitcoinCodec:
     def _own_script(self, account: Account) -> bytes:
         script = p2wpkh_script(account.public_key)
         if account.address != p2wpkh(self._coin, account.public_key):
-            raise SignedMismatch(
-                f"the account's address {account.address} is not that of its key on this chain"
-            )
+            raise SignedMismatch(f"the account's address {account.address} is not that of its key on this chain")
         return script
 
     def _check_shape(self, tx: Decoded, claims: Sequence[str]) -> None:
@@ -301,9 +287,7 @@ class BitcoinCodec:
             outputs=tx.outputs,
             locktime=tx.locktime,
         )
-        for index, (entry, digest) in enumerate(
-            zip(tx.inputs, digests(draft, account.public_key), strict=True)
-        ):
+        for index, (entry, digest) in enumerate(zip(tx.inputs, digests(draft, account.public_key), strict=True)):
             if not _is_witness_of(entry.witness, account.public_key, digest):
                 raise SignedMismatch(f"the signature of input {index} is not this account's for this payment")
         return draft

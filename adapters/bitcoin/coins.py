@@ -44,9 +44,7 @@ class Coin:
 
     def is_mature(self, height: int) -> bool:
         """Say whether the block after `height` may spend it (newly mined coins must rest first)."""
-        return not self.coinbase or (
-            self.height is not None and height - self.height + 1 >= COINBASE_MATURITY
-        )
+        return not self.coinbase or (self.height is not None and height - self.height + 1 >= COINBASE_MATURITY)
 
 
 @dataclass(frozen=True)
@@ -100,8 +98,7 @@ class Chains:
         waiting = [attempt for attempt in pending if attempt.raw and not attempt.in_block]
         self._vsize = {attempt.tx_hash: decode(attempt.raw).vsize for attempt in waiting}
         self._parents = {
-            attempt.tx_hash: {txid for txid in map(_txid, attempt.claims) if txid in self._vsize}
-            for attempt in waiting
+            attempt.tx_hash: {txid for txid in map(_txid, attempt.claims) if txid in self._vsize} for attempt in waiting
         }
         self._children: dict[str, set[str]] = {attempt.tx_hash: set() for attempt in waiting}
         for child, parents in self._parents.items():
@@ -199,9 +196,7 @@ class Search:
 
     def _fresh(self, free: Free) -> Iterator[tuple[Coin, ...]]:
         yield from self._onto((), free.confirmed)
-        near_first = sorted(
-            free.change, key=lambda coin: (len(self.chains.ancestors([coin])), *_by_amount(coin))
-        )
+        near_first = sorted(free.change, key=lambda coin: (len(self.chains.ancestors([coin])), *_by_amount(coin)))
         yield from ((coin,) for coin in near_first if self._admits((coin,)))
         yield from self._growing((), self._useful(free.confirmed), self._useful(free.change))
 
@@ -237,9 +232,7 @@ class Search:
 
     def _why_not(self) -> Hold:
         if self.too_dear is not None:
-            return Hold(
-                SubStatus.MAX_FEE_EXCEEDED, f"it would cost {self.too_dear}, more than {self.target.max_fee}"
-            )
+            return Hold(SubStatus.MAX_FEE_EXCEEDED, f"it would cost {self.too_dear}, more than {self.target.max_fee}")
         if self.too_long:
             return Hold(
                 SubStatus.TOO_LONG_MEMPOOL_CHAIN,

@@ -49,9 +49,7 @@ def fee_for(rate: int, vsize: int) -> int:
     return -(-rate * vsize // 1000)
 
 
-def replacement_fee(
-    rates: Rates, level: FeeLevel, vsize: int, replaced: Sequence[Paid], *, together: bool
-) -> int:
+def replacement_fee(rates: Rates, level: FeeLevel, vsize: int, replaced: Sequence[Paid], *, together: bool) -> int:
     """Return the least fee with which a transaction of `vsize` may take the place of the replaced ones.
 
     BIP 125 rules 3, 4 and 6: no less than the fees of all that it evicts, the incremental relay fee for its
@@ -68,9 +66,7 @@ def replacement_fee(
     )
 
 
-def clamp(
-    settings: Settings, estimates: Mapping[FeeLevel, int | None], *, relay_floor: int, incremental: int
-) -> Rates:
+def clamp(settings: Settings, estimates: Mapping[FeeLevel, int | None], *, relay_floor: int, incremental: int) -> Rates:
     """Make a quote of a node's estimates: between the floor (ours and the node's) and our cap, in order.
 
     A node whose own floor is above our cap wins: below its floor nothing would be taken. What a withdrawal
@@ -79,8 +75,7 @@ def clamp(
     floor = max(settings.floor, relay_floor)
     cap = max(settings.cap, floor)
     found = {
-        level: min(max(settings.fallback if rate is None else rate, floor), cap)
-        for level, rate in estimates.items()
+        level: min(max(settings.fallback if rate is None else rate, floor), cap) for level, rate in estimates.items()
     }
     low = found[FeeLevel.LOW]
     medium = max(low, found[FeeLevel.MEDIUM])

@@ -106,37 +106,23 @@ def _dogecoin(chain: str, genesis: str, p2pkh: int, p2sh: int, asset: str = "DOG
 
 
 COINS: Mapping[str, Coin] = {
-    "bitcoin/main": _bitcoin(
-        "main", "000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f", "bc", "BTC"
-    ),
-    "bitcoin/test": _bitcoin(
-        "test", "000000000933ea01ad0ee984209779baaec3ced90fa3f408719526f8d77f4943", "tb"
-    ),
-    "bitcoin/testnet4": _bitcoin(
-        "testnet4", "00000000da84f2bafbbc53dee25a72ae507ff4914b867c565be350b0da8bf043", "tb"
-    ),
-    "bitcoin/signet": _bitcoin(
-        "signet", "00000008819873e925422c1ff0f99f7cc9bbb232af63a077a480a3633bee1ef6", "tb"
-    ),
-    "bitcoin/regtest": _bitcoin(
-        "regtest", "0f9188f13cb7b2c71f2a335e3a4fc328bf5beb436012afca590b1a11466e2206", "bcrt"
-    ),
-    "litecoin/main": _litecoin(
+    "bitcoin-main": _bitcoin("main", "000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f", "bc", "BTC"),
+    "bitcoin-test": _bitcoin("test", "000000000933ea01ad0ee984209779baaec3ced90fa3f408719526f8d77f4943", "tb"),
+    "bitcoin-testnet4": _bitcoin("testnet4", "00000000da84f2bafbbc53dee25a72ae507ff4914b867c565be350b0da8bf043", "tb"),
+    "bitcoin-signet": _bitcoin("signet", "00000008819873e925422c1ff0f99f7cc9bbb232af63a077a480a3633bee1ef6", "tb"),
+    "bitcoin-regtest": _bitcoin("regtest", "0f9188f13cb7b2c71f2a335e3a4fc328bf5beb436012afca590b1a11466e2206", "bcrt"),
+    "litecoin-main": _litecoin(
         "main", "12a765e31ffd4059bada1e25190f6e98c99d9714d334efa41a195a7e7e04bfe2", "ltc", "LTC"
     ),
-    "litecoin/test": _litecoin(
-        "test", "4966625a4b2851d9fdee139e56211a0d88575f59ed816ff5e6a63deb4e3e29a0", "tltc"
-    ),
-    "litecoin/regtest": _litecoin(
+    "litecoin-test": _litecoin("test", "4966625a4b2851d9fdee139e56211a0d88575f59ed816ff5e6a63deb4e3e29a0", "tltc"),
+    "litecoin-regtest": _litecoin(
         "regtest", "530827f38f93b43ed12af0b3ad25a288dc02ed74d6d7857862df51fc56c416f9", "rltc"
     ),
-    "dogecoin/main": _dogecoin(
+    "dogecoin-main": _dogecoin(
         "main", "1a91e3dace36e2be3bf030a65679fe821aa1d6ef92e7c9902eb318182c355691", 0x1E, 0x16, "DOGE"
     ),
-    "dogecoin/test": _dogecoin(
-        "test", "bb0a78264637406b6360aad926284d544d7049f45189db5664f3c4d07350559e", 0x71, 0xC4
-    ),
-    "dogecoin/regtest": _dogecoin(
+    "dogecoin-test": _dogecoin("test", "bb0a78264637406b6360aad926284d544d7049f45189db5664f3c4d07350559e", 0x71, 0xC4),
+    "dogecoin-regtest": _dogecoin(
         "regtest", "3d2160a3b5dc4a9d62e7e66a295f70313ac808440ef7400d6c0772171ce973a5", 0x6F, 0xC4
     ),
 }
@@ -156,17 +142,17 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     coin: Literal[
-        "bitcoin/main",
-        "bitcoin/test",
-        "bitcoin/testnet4",
-        "bitcoin/signet",
-        "bitcoin/regtest",
-        "litecoin/main",
-        "litecoin/test",
-        "litecoin/regtest",
-        "dogecoin/main",
-        "dogecoin/test",
-        "dogecoin/regtest",
+        "bitcoin-main",
+        "bitcoin-test",
+        "bitcoin-testnet4",
+        "bitcoin-signet",
+        "bitcoin-regtest",
+        "litecoin-main",
+        "litecoin-test",
+        "litecoin-regtest",
+        "dogecoin-main",
+        "dogecoin-test",
+        "dogecoin-regtest",
     ]
     urls: Annotated[list[str], Field(min_length=1)]
     asset: str | None = None
@@ -183,6 +169,8 @@ class Settings(BaseModel):
     replacement: Literal["auto", "yes", "no"] = "auto"
     """Whether the nodes replace a pending transaction; "auto": what can be read from them (see node.py)."""
     poll_interval: Annotated[float, Field(gt=0, le=600)] = 2.0
+    timeout: Annotated[float, Field(gt=0, le=600)] = 30.0
+    """Seconds that one call may take; a scan for coins on a large network takes long."""
     explorer: str = ""
 
     @model_validator(mode="after")

@@ -40,9 +40,7 @@ def from_psbt(coin: str, text: str, payload: bytes, account: Account) -> tuple[S
     if psbt.tx.serialize() != unsigned(draft).serialize():
         raise SignedMismatch("the PSBT is of another transaction")
     found = []
-    for index, (scope, digest) in enumerate(
-        zip(psbt.inputs, digests(draft, account.public_key), strict=True)
-    ):
+    for index, (scope, digest) in enumerate(zip(psbt.inputs, digests(draft, account.public_key), strict=True)):
         try:
             compact = compact_of(_signature(scope, account.public_key))
         except ValueError as error:

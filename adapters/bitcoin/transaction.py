@@ -82,9 +82,7 @@ def digests(draft: Draft, public_key: bytes) -> tuple[bytes, ...]:
     """Return what the key must sign for each input (BIP 143, SIGHASH_ALL); it commits to the amount."""
     tx = unsigned(draft)
     script_code = p2pkh(ec.PublicKey.parse(public_key))
-    return tuple(
-        bytes(tx.sighash_segwit(index, script_code, spend.amount)) for index, spend in enumerate(draft.inputs)
-    )
+    return tuple(bytes(tx.sighash_segwit(index, script_code, spend.amount)) for index, spend in enumerate(draft.inputs))
 
 
 def with_witnesses(draft: Draft, public_key: bytes, signatures: list[bytes]) -> tuple[bytes, str]:

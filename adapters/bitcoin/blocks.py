@@ -1,0 +1,130 @@
+"""Blocks as nodes give them (`getblock` with its transactions): what in one of them concerns us."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+from adapters.bitcoin.address import address_of, p2wpkh
+from adapters.bitcoin.params import COIN_UNITS, MAX_MONEY, Coin
+from gateway.core.chain import Block, BlockRef, Landed, Payment, Watch
+
+HASH_LENGTH = 64
+PUBLIC_KEY_HEX = 66
+_HEX = frozenset("0123456789abcdef")
+
+
+class Malformed(ValueError):
+    """An answer that a node of this family does not give. Private to this folder."""
+
+
+def read_block(coin: Coin, answer: object, ref: BlockRef, watch: Watch) -> Block:
+    """Return what concerns us of one whole block. Raises Malformed unless it is the block that was asked for."""
+    tree = mapping(answer)
+    if read_ref(tree) != ref:
+        raise Malformed("it is another block than the one asked for")
+    transactions = tree.get("tx")
+    if not isinstance(transactions, list) or not transactions:
+        raise Malformed("a block without transactions")
+    found = (_landed(coin, tx, watch) for tx in transactions)
+    return Block(ref, tuple(landed for landed in found if landed is not None))
+
+
+def read_ref(tree: Mapping[str, object]) -> BlockRef:
+    """Return which block an answer of `getblock` or `getblockheader` is about. The first one has no parent."""
+    height = number(tree.get("height"))
+    parent = tree.get("previousblockhash")
+    return BlockRef(height, block_hash(tree.get("hash")), "" if height == 0 else block_hash(parent))
+
+
+def units(value: object) -> int:
+    """Return an amount of coins as base units, exactly."""
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise Malformed(f"{value!r} is not an amount")
+    scaled = value * COIN_UNITS
+    whole = int(scaled)
+    if whole != scaled or not 0 <= whole <= MAX_MONEY:
+        raise Malformed(f"{value!r} is not an amount")
+    return whole
+
+
+def rate_units(value: object) -> int:
+    """Return a rate in coins per 1 000 virtual bytes as base units, rounded up."""
+    if isinstance(value, bool) or not isinstance(value, int | Decimal) or not 0 <= value <= COIN_UNITS:
+        raise Malformed(f"{value!r} is not a fee rate")
+    return -int(-value * COIN_UNITS // 1)
+
+
+def mapping(value: object) -> Mapping[str, object]:
+    """Return a JSON object."""
+    if not isinstance(value, dict):
+        raise Malformed("not an object")
+    return value
+
+
+def number(value: object) -> int:
+    """Return a count or a height."""
+    if type(value) is not int or value < 0:
+        raise Malformed(f"{value!r} is not a number of that kind")
+    return value
+
+
+def block_hash(value: object) -> str:
+    """Return the hash of a block or a transaction, as nodes print it."""
+    if not isinstance(value, str) or len(value) != HASH_LENGTH or not _HEX.issuperset(value):
+        raise Malformed(f"{str(value)[:80]!r} is not a hash")
+    return value
+
+
+def _landed(coin: Coin, answer: object, watch: Watch) -> Landed | None:
+    """Return a transaction if we watch its hash, something that it spends, or somebody who spends in it."""
+    tx = mapping(answer)
+    txid = tx.get("txid")
+    inputs = tx.get("vin")
+    if not isinstance(txid, str) or not isinstance(inputs, list):
+        raise Malformed("a transaction without hash or inputs")
+    claims = [f"{vin['txid']}:{vin['vout']}" for vin in inputs if "txid" in vin]
+    sender = _sender(coin, inputs, watch)
+    if not sender and txid not in watch.hashes and not any(claim in watch.claims for claim in claims):
+        return None
+    fee = tx.get("fee")  # nodes from version 22 on
+    return Landed(
+        tx_hash=block_hash(txid),
+        claims=tuple(claims),
+        sender=sender,
+        ok=True,
+        fee=None if fee is None else units(fee),
+        pays=_payments(coin, tx.get("vout")),
+    )
+
+
+def _sender(coin: Coin, inputs: list[Mapping[str, object]], watch: Watch) -> str:
+    """Return the first of our addresses that an input spends from: the witness of P2WPKH shows the key."""
+    for vin in inputs:
+        witness = vin.get("txinwitness")
+        if not isinstance(witness, list) or len(witness) != 2 or len(witness[1]) != PUBLIC_KEY_HEX:
+            continue
+        nested = mapping(vin.get("scriptSig", {})).get("hex", "")  # P2SH around it: another address
+        if witness[1][:2] in ("02", "03") and not nested:
+            address = p2wpkh(coin, bytes.fromhex(witness[1]))
+            if address in watch.senders:
+                return address
+    return ""
+
+
+def _payments(coin: Coin, outputs: object) -> tuple[Payment, ...]:
+    """Return what each output pays. A script without an address is named by itself."""
+    if not isinstance(outputs, list):
+        raise Malformed("a transaction without outputs")
+    found = []
+    for output in outputs:
+        script = mapping(output).get("scriptPubKey")
+        if script is None:  # of the extension block: it moves no coin that this chain shows
+            continue
+        text = mapping(script).get("hex")
+        if not isinstance(text, str):
+            raise Malformed("an output without a script")
+        amount = units(mapping(output).get("value"))
+        address = address_of(coin, bytes.fromhex(text)) or f"script:{text}"
+        found.append(Payment(address, amount))
+    return tuple(found)
