@@ -244,9 +244,7 @@ class BitcoinDevnet:
         """Return the last blocks, oldest first, each with its transactions but the reward."""
         height = await self.height()
         if not 0 < depth <= height - FIRST_BLOCKS:
-            raise DevnetError(
-                f"only the {height - FIRST_BLOCKS} blocks after the first {FIRST_BLOCKS} can be removed"
-            )
+            raise DevnetError(f"only the {height - FIRST_BLOCKS} blocks after the first {FIRST_BLOCKS} can be removed")
         hashes = await self._node.many("getblockhash", [[at] for at in range(height - depth + 1, height + 1)])
         blocks = await self._node.many("getblock", [[block_hash, 2] for block_hash in hashes])
         return [(block["hash"], [_tx(tx) for tx in block["tx"][1:]]) for block in blocks]
@@ -255,9 +253,7 @@ class BitcoinDevnet:
         """Return what waits in the pool, parents before children."""
         pool: dict[str, Any] = await self._node.call("getrawmempool", True)
         txids = sorted(set(pool) - {self._trigger}, key=lambda txid: (pool[txid]["ancestorcount"], txid))
-        return [
-            _tx(tx) for tx in await self._node.many("getrawtransaction", [[txid, True] for txid in txids])
-        ]
+        return [_tx(tx) for tx in await self._node.many("getrawtransaction", [[txid, True] for txid in txids])]
 
     async def _clear_pool(self) -> str:
         """Empty the pool but for one payment of the faucet to itself; return that payment.

@@ -70,6 +70,8 @@ class EvmDevnet:
         await self._runner.start()
         self._client = Client(self.url)
         self._chain_id = await self._eth.eth.chain_id
+        if not self._is_external:
+            await self._usual_limit()
 
     async def stop(self) -> None:
         client, self._client = self._client, None
@@ -154,6 +156,7 @@ class EvmDevnet:
     async def shorten(self, depth: int) -> None:
         async with self._lock:
             await self._eth.call("anvil_rollback", depth)
+            await self._usual_limit()
 
     async def drop(self, tx_hash: str) -> None:
         """Take one transaction out of the pool; later nonces of its sender stay, as waiting for the gap."""
@@ -200,8 +203,12 @@ class EvmDevnet:
         try:
             await self._eth.call("anvil_mine", hex(blocks))
         finally:
-            await self._eth.call("evm_setBlockGasLimit", hex(node.GAS_LIMIT))
+            await self._usual_limit()
         return await self._hashes(before + 1, before + blocks)
+
+    async def _usual_limit(self) -> None:
+        """Undo what an empty block's limit left: anvil takes it up again with that block, as after a restart."""
+        await self._eth.call("evm_setBlockGasLimit", hex(node.GAS_LIMIT))
 
     async def _waiting(self) -> list[dict[str, Any]]:
         content: dict[str, dict[str, dict[str, dict[str, Any]]]] = await self._eth.call("txpool_content")
@@ -255,9 +262,7 @@ def create(
     settings = node.Settings(mnemonic(seed), mining or Manual(), chain_id, slots_in_an_epoch)
     binary = node.find()
     folder.mkdir(parents=True, exist_ok=True)
-    process = Process(
-        lambda port: node.command(binary, settings, folder, port), _answers, folder / "anvil.log"
-    )
+    process = Process(lambda port: node.command(binary, settings, folder, port), _answers, folder / "anvil.log")
     return EvmDevnet(process, mnemonic=settings.mnemonic)
 
 
