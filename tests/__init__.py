@@ -1,0 +1,1 @@
+"""Tests of every package, from pure rules to the real process."""

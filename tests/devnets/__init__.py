@@ -1,0 +1,1 @@
+"""Tests of the local networks themselves: what other tests stand on."""
