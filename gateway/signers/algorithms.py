@@ -86,7 +86,5 @@ class _Ed25519Key:
         try:
             self._private.public_key().verify(made, data)
         except InvalidSignature:
-            raise SignerUnavailable(
-                "a signature did not verify after it was made; nothing was signed"
-            ) from None
+            raise SignerUnavailable("a signature did not verify after it was made; nothing was signed") from None
         return Signature(made)

@@ -192,9 +192,7 @@ class Journal:
                 block = _next_block(file, self._path, self._hash, size)
                 if block is None:
                     if first:
-                        raise SignerUnavailable(
-                            f"journal {self._path} has no beginning; bring it back from a copy"
-                        )
+                        raise SignerUnavailable(f"journal {self._path} has no beginning; bring it back from a copy")
                     self._check_head()
                     self._cut(file, start, size)
                     break
@@ -281,16 +279,12 @@ class Journal:
 
 def create(path: Path, fingerprint: bytes) -> None:
     """Begin a journal for a key file. SignerUnavailable: it exists already, or cannot be written."""
-    body = cbor2.dumps(
-        {"format": FORMAT, "version": VERSION, "keys": fingerprint, "id": secrets.token_bytes(16)}
-    )
+    body = cbor2.dumps({"format": FORMAT, "version": VERSION, "keys": fingerprint, "id": secrets.token_bytes(16)})
     block, _ = _frame(_START, body)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         if _head_path(path).exists():
-            raise SignerUnavailable(
-                f"{_head_path(path)} exists, so there was a journal {path}; bring it back"
-            )
+            raise SignerUnavailable(f"{_head_path(path)} exists, so there was a journal {path}; bring it back")
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             _write_all(handle, block, 0)
@@ -370,9 +364,7 @@ def _pack(entry: Entry) -> list[Any]:
 
 def _unpack(block: _Block, path: Path) -> Iterator[Entry]:
     try:
-        for sequence, withdrawal, attempt, chain, address, claims, record, digest, made in cbor2.loads(
-            block.body
-        ):
+        for sequence, withdrawal, attempt, chain, address, claims, record, digest, made in cbor2.loads(block.body):
             yield Entry(
                 JournalLine(
                     sequence,
@@ -385,8 +377,7 @@ def _unpack(block: _Block, path: Path) -> Iterator[Entry]:
                     digest,
                 ),
                 tuple(
-                    Made(key, algorithm, of, Signature(data, recovery))
-                    for key, algorithm, of, data, recovery in made
+                    Made(key, algorithm, of, Signature(data, recovery)) for key, algorithm, of, data, recovery in made
                 ),
             )
     except (cbor2.CBORDecodeError, ValueError, TypeError) as error:
@@ -402,9 +393,7 @@ def _check_beginning(body: bytes, path: Path, fingerprint: bytes) -> None:
     if kind != FORMAT:
         raise SignerUnavailable(f"{path} is not a signer's journal")
     if version != VERSION:
-        raise SignerUnavailable(
-            f"journal {path} has version {version!r}; this program reads version {VERSION}"
-        )
+        raise SignerUnavailable(f"journal {path} has version {version!r}; this program reads version {VERSION}")
     if keys != fingerprint:
         raise SignerUnavailable(f"journal {path} was kept for another key file")
 
@@ -413,9 +402,7 @@ def _lock(handle: int, path: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise SignerUnavailable(
-            f"journal {path} is in use by {_owner(path)}; two signers must not share one"
-        ) from None
+        raise SignerUnavailable(f"journal {path} is in use by {_owner(path)}; two signers must not share one") from None
 
 
 def _owner(path: Path) -> str:

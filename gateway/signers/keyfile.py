@@ -126,9 +126,7 @@ def open(path: Path, password: Password) -> Keys:
     except (ValueError, KeyError, TypeError):
         raise SignerUnavailable(f"{path} is not a key file, or it is damaged") from None
     if version != VERSION:
-        raise SignerUnavailable(
-            f"key file {path} has version {version!r}; this program reads version {VERSION}"
-        )
+        raise SignerUnavailable(f"key file {path} has version {version!r}; this program reads version {VERSION}")
     try:
         kdf, cipher = found["kdf"], found["cipher"]
         sealed, salt, nonce = (bytes.fromhex(t) for t in (found["sealed"], kdf["salt"], cipher["nonce"]))

@@ -39,9 +39,7 @@ class LocalSigner:
         self._closed = False
 
     @staticmethod
-    async def create(
-        key_file: Path, journal: Path, password: Password, *, work: int = keyfile.STRONG
-    ) -> None:
+    async def create(key_file: Path, journal: Path, password: Password, *, work: int = keyfile.STRONG) -> None:
         """Make a new key file and its journal. SignerUnavailable: one exists (none is overwritten)."""
 
         def make() -> None:

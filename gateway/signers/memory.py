@@ -33,9 +33,7 @@ class ClaimIndex:
         """Raise SignerRefused when a claim was signed for another withdrawal."""
         for claim in claims:
             if self._holders.get(_short(chain, claim), withdrawal_id.bytes) != withdrawal_id.bytes:
-                raise SignerRefused(
-                    f"withdrawal {withdrawal_id}: {claim} on {chain} was signed for another withdrawal"
-                )
+                raise SignerRefused(f"withdrawal {withdrawal_id}: {claim} on {chain} was signed for another withdrawal")
 
     def add(self, chain: str, claims: Sequence[str], withdrawal_id: WithdrawalId) -> None:
         """Note whose these claims are; the first one to have a claim keeps it."""
@@ -93,9 +91,7 @@ class Batch:
                 claims.check(order.chain, order.claims, order.withdrawal_id)
             own_claims.add(order.chain, order.claims, order.withdrawal_id)
             if not order.requests:
-                raise SignerRefused(
-                    f"withdrawal {order.withdrawal_id}: there is nothing to sign in this order"
-                )
+                raise SignerRefused(f"withdrawal {order.withdrawal_id}: there is nothing to sign in this order")
             for request in order.requests:
                 check_data(request.algorithm, request.data)
             mine.append(tuple(self._sign(request) for request in order.requests))
