@@ -25,7 +25,7 @@ def parts() -> dict[str, str]:
 
 
 def renewed(page: str) -> str:
-    """Return a page with its generated parts current. ValueError: it has none, or markers that do not pair."""
+    """Return a page with its generated parts current. ValueError: it has none, or unpaired markers."""
     found = 0
     for name, text in parts().items():
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
