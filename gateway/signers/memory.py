@@ -44,9 +44,9 @@ class ClaimIndex:
 class Memory:
     """All of it; what is in here is durable in the journal."""
 
-    def __init__(self, remembered: int = REMEMBERED) -> None:
+    def __init__(self) -> None:
         self.claims = ClaimIndex()
-        self._remembered = remembered
+        self._remembered = REMEMBERED
         self._signatures: OrderedDict[tuple[str, str, bytes], Signature] = OrderedDict()
         self._lines: OrderedDict[bytes, None] = OrderedDict()
 
