@@ -136,6 +136,22 @@ def test_the_folder_is_made_durable_when_a_journal_begins(tmp_path: Path, monkey
     assert synced == [False, True]
 
 
+def test_what_a_killed_process_left_is_made_durable_before_it_is_believed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(path, 1)
+    steps: list[str] = []
+    real = os.fsync
+
+    def note(handle: int) -> None:
+        real(handle)
+        steps.append("durable")
+
+    monkeypatch.setattr(os, "fsync", note)
+    Journal.open(path, FINGERPRINT, lambda e: steps.append(f"line {e.line.sequence}")).close()
+    assert steps == ["durable", "line 1"]
+
+
 # power loss: an unfinished block at the end
 
 

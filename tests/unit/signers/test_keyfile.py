@@ -82,6 +82,19 @@ def test_a_failure_before_the_name_exists_leaves_no_key_file(tmp_path: Path, mon
     assert os.listdir(tmp_path) == []
 
 
+def test_content_then_name_are_made_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[bool, bool]] = []
+    real = os.fsync
+
+    def note(handle: int) -> None:
+        real(handle)
+        synced.append((stat.S_ISDIR(os.fstat(handle).st_mode), (tmp_path / "keys").exists()))
+
+    monkeypatch.setattr(os, "fsync", note)
+    keyfile.create(tmp_path / "keys", Password(PASSWORD), work=CHEAP)
+    assert synced == [(False, False), (True, True)]
+
+
 def test_real_files_take_real_work(tmp_path: Path) -> None:
     assert STRONG >= 2**15
     keyfile.create(tmp_path / "keys", Password(PASSWORD))
