@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from adapters.transport.jsonrpc import endpoint_name
 from gateway.core.chain import FeeLevel
 from gateway.core.errors import ConfigError
 
@@ -172,6 +173,16 @@ class Settings(BaseModel):
     timeout: Annotated[float, Field(gt=0, le=600)] = 30.0
     """Seconds that one call may take; a scan for coins on a large network takes long."""
     explorer: str = ""
+
+    @field_validator("urls")
+    @classmethod
+    def _lead_somewhere(cls, urls: list[str]) -> list[str]:
+        for url in urls:
+            try:
+                endpoint_name(url)
+            except ConfigError as error:
+                raise ValueError(str(error)) from None
+        return urls
 
     @model_validator(mode="after")
     def _agree(self) -> Settings:

@@ -45,7 +45,7 @@ def decode(raw: bytes) -> Decoded:
     try:
         tx = Transaction.parse(raw)
         same = tx.serialize() == raw
-    except (EmbitError, RuntimeError, OverflowError, IndexError, TypeError) as error:
+    except (EmbitError, ValueError, RuntimeError, OverflowError, IndexError, TypeError) as error:
         raise ValueError(f"not a transaction: {error}") from error
     if not same:
         raise ValueError("not a transaction in the one form that nodes take")
