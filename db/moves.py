@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, bindparam, insert, select, update
+from sqlalchemy import Column, Row, bindparam, insert, select, update
 
 from db.ledger import Change, post
 from db.schema import transaction_details, transaction_events, transactions
@@ -22,6 +22,7 @@ from gateway.core.money import to_decimal
 from gateway.core.records import Move, Withdrawal
 
 TICK = timedelta(microseconds=1)
+_Way = tuple[Status, tuple[Status, ...]]
 REASON_LENGTH = 255
 
 _CLOCKS = {
@@ -164,24 +165,29 @@ class StatusWriter(Part):
         return facts
 
     async def _swap(self, by_id: dict[TransactionId, Move], starts: dict[TransactionId, datetime]) -> None:
-        groups: dict[tuple[Status, tuple[Status, ...], datetime], list[TransactionId]] = defaultdict(list)
+        """Compare and swap, one statement for all that go the same way at the same time."""
+        ways: dict[_Way, dict[datetime, list[TransactionId]]] = defaultdict(lambda: defaultdict(list))
         for transaction_id, move in by_id.items():
-            groups[move.withdrawal.status, move.path, starts[transaction_id]].append(transaction_id)
-        for (source, path, start), ids in groups.items():
-            values: dict[Any, Any] = {
-                transactions.c.status: path[-1],
-                transactions.c.status_changed_at: start + (len(path) - 1) * TICK,
-            }
-            for index, status in enumerate(path):
-                if status in _CLOCKS:
-                    values[_CLOCKS[status]] = start + index * TICK
-            for chunk in chunks(ordered(ids)):
-                await self._sql.change(
-                    update(transactions)
-                    .where(transactions.c.id.in_(chunk), transactions.c.status == source)
-                    .values(values),
-                    len(chunk),
-                    f"{source} → {path[-1]}",
+            ways[move.withdrawal.status, move.path][starts[transaction_id]].append(transaction_id)
+        for (source, path), by_start in ways.items():
+            what = f"{source} → {path[-1]}"
+            here = transactions.c.status == source
+            if len(by_start) == 1:
+                ((start, ids),) = by_start.items()
+                for chunk in chunks(ordered(ids)):
+                    among = update(transactions).where(transactions.c.id.in_(chunk), here)
+                    await self._sql.change(among.values(_values(path, start)), len(chunk), what)
+            else:
+                columns = [column.key for column in _values(path, min(by_start))]
+                each = update(transactions).where(transactions.c.id == bindparam("row"), here)
+                await self._sql.change_each(
+                    each.values({name: bindparam(f"new_{name}") for name in columns}),
+                    [
+                        {"row": key} | {f"new_{c.key}": value for c, value in _values(path, start).items()}
+                        for start, ids in by_start.items()
+                        for key in ids
+                    ],
+                    what,
                 )
 
     async def _write_events(self, steps: Iterable[_Step]) -> None:
@@ -305,6 +311,18 @@ def _steps(by_id: dict[TransactionId, Move], starts: dict[TransactionId, datetim
         for target in move.path:
             yield _Step(transaction_id, source, target, move.reason, at)
             source, at = target, at + TICK
+
+
+def _values(path: tuple[Status, ...], start: datetime) -> dict[Column[Any], Any]:
+    """Return what a move along the path writes into the transaction's row."""
+    values: dict[Column[Any], Any] = {
+        transactions.c.status: path[-1],
+        transactions.c.status_changed_at: start + (len(path) - 1) * TICK,
+    }
+    for index, status in enumerate(path):
+        if status in _CLOCKS:
+            values[_CLOCKS[status]] = start + index * TICK
+    return values
 
 
 def _end(start: datetime, move: Move) -> datetime:

@@ -60,6 +60,15 @@ class Sql:
         if changed != expected:
             raise StaleWrite(f"{what}: {changed} of {expected} rows were as expected")
 
+    async def change_each(self, statement: Executable, parameters: list[dict[str, Any]], what: str) -> None:
+        """Execute an UPDATE that must meet one row for each set of values; StaleWrite otherwise.
+
+        PostgreSQL's driver does not count here, so the rows must have been read under lock before.
+        """
+        changed = (await self.run(statement, parameters)).rowcount
+        if changed not in (len(parameters), -1):
+            raise StaleWrite(f"{what}: {changed} of {len(parameters)} rows were as expected")
+
 
 class Part:
     """A repository's share of a transaction."""
