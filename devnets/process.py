@@ -86,9 +86,7 @@ class Process:
     Start it from a thread that lives as long as the process should: Linux ends the child with that thread.
     """
 
-    def __init__(
-        self, command: Command, ready: Ready, log: Path, *, stop_seconds: float = STOP_SECONDS
-    ) -> None:
+    def __init__(self, command: Command, ready: Ready, log: Path, *, stop_seconds: float = STOP_SECONDS) -> None:
         self._command = command
         self._ready = ready
         self._log = log

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from types import TracebackType
 from typing import Any, Self
 
-from aiohttp import BasicAuth, ClientError, ClientSession, ClientTimeout, TCPConnector, web
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, encode_basic_auth, web
 from yarl import URL
 
 from devnets.faults import Call, Fault, Http, Lost, Outcome, Reply, Spoilt
@@ -220,9 +220,9 @@ class FaultProxy:
 
     async def _ask(self, method: str, params: list[Any]) -> Any:
         user, password = self._target.user, self._target.password
-        auth = None if user is None else BasicAuth(user, password or "")
+        headers = {} if user is None else {"Authorization": encode_basic_auth(user, password or "")}
         call = {"jsonrpc": "2.0", "id": 0, "method": method, "params": params}
-        async with self._open.post(self._target.with_user(None), json=call, auth=auth) as answer:
+        async with self._open.post(self._target.with_user(None), json=call, headers=headers) as answer:
             return (await answer.json(content_type=None)).get("result")
 
     @property
