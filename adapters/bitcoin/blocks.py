@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 
 from adapters.bitcoin.address import address_of, p2wpkh
 from adapters.bitcoin.params import COIN_UNITS, MAX_MONEY, Coin
@@ -52,7 +52,7 @@ def rate_units(value: object) -> int:
     """Return a rate in coins per 1 000 virtual bytes as base units, rounded up."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal) or not 0 <= value <= COIN_UNITS:
         raise Malformed(f"{value!r} is not a fee rate")
-    return -int(-value * COIN_UNITS // 1)
+    return int((Decimal(value) * COIN_UNITS).to_integral_value(ROUND_CEILING))
 
 
 def mapping(value: object) -> Mapping[str, object]:

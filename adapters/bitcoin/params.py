@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -221,7 +221,7 @@ class Settings(BaseModel):
 
 def per_kvb(rate: Decimal) -> int:
     """Return a rate per virtual byte as one per 1 000 virtual bytes, rounded up."""
-    return -int(-rate * 1000 // 1)
+    return int((rate * 1000).to_integral_value(ROUND_CEILING))
 
 
 def read_settings(name: str, raw: Mapping[str, object]) -> Settings:

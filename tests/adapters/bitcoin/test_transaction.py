@@ -22,6 +22,7 @@ from adapters.bitcoin.transaction import (
     unsigned,
     with_witnesses,
 )
+from gateway.core.chain import SigningRequest
 from gateway.core.errors import SignedMismatch
 from tests.adapters.bitcoin.vault import Key
 
@@ -235,7 +236,5 @@ def test_what_is_no_strict_signature_of_everything_is_refused() -> None:
     assert not is_signed_by(b"\x02" + b"\xff" * 32, bytes(32), bytes(64))
 
 
-def _request(digest: bytes):  # type: ignore[no-untyped-def]
-    from gateway.core.chain import SigningRequest
-
+def _request(digest: bytes) -> SigningRequest:
     return SigningRequest("vault", "secp256k1-digest", digest)

@@ -32,7 +32,7 @@ from gateway.core.chain import (
 from gateway.core.ids import AccountId, AttemptId, VaultId, WithdrawalId
 
 RATES = Rates(low=1_000, medium=5_000, high=20_000, floor=1_000, incremental=1_000)
-ELSEWHERE = "rltc1qw508d6qejxtdg4y5r3zarvary0c5xw7kyl3a83"
+ELSEWHERE = "rltc1qw508d6qejxtdg4y5r3zarvary0c5xw7k693xs3"
 
 
 def codec(coin: str = "litecoin-regtest", **more: object) -> BitcoinCodec:
