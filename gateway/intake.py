@@ -44,9 +44,7 @@ class Request:
 class Intake:
     """Accepts withdrawals for the configured chains."""
 
-    def __init__(
-        self, store: Store, adapters: Mapping[str, Adapter], workspace: WorkspaceId, *, now: Clock
-    ) -> None:
+    def __init__(self, store: Store, adapters: Mapping[str, Adapter], workspace: WorkspaceId, *, now: Clock) -> None:
         self._store = store
         self._by_asset = {adapter.info.asset: adapter for adapter in adapters.values()}
         self._workspace = workspace
@@ -118,9 +116,7 @@ class Intake:
         )
         return withdrawal, adapter, account
 
-    async def _write(
-        self, checked: Sequence[tuple[Withdrawal, Adapter, Account]]
-    ) -> Sequence[Withdrawal]:
+    async def _write(self, checked: Sequence[tuple[Withdrawal, Adapter, Account]]) -> Sequence[Withdrawal]:
         answer: list[Withdrawal] = []
         fresh: list[tuple[Withdrawal, Adapter, Account]] = []
         async with self._store.read() as reader:
@@ -141,9 +137,7 @@ class Intake:
                 await writer.accept([w for w, _, _ in fresh], reason="accepted")
         return answer
 
-    async def _known(
-        self, reader: Reader, withdrawal: Withdrawal, earlier: Sequence[Withdrawal]
-    ) -> Withdrawal | None:
+    async def _known(self, reader: Reader, withdrawal: Withdrawal, earlier: Sequence[Withdrawal]) -> Withdrawal | None:
         if withdrawal.external_id is None:
             return None
         known = next((w for w in earlier if w.external_id == withdrawal.external_id), None)
@@ -165,7 +159,6 @@ class Intake:
             quote = await adapter.node.fees()
             self._quotes[name] = (time.monotonic(), quote)
         return adapter.codec.fee_ceiling(quote, request.fee_level)
-
 
 
 def _check_funds(available: int, wanted: Sequence[tuple[Withdrawal, Adapter]]) -> None:

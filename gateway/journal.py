@@ -87,6 +87,14 @@ async def halt_what_is_behind(store: Store, signer: Signer) -> int:
     return len(missing)
 
 
+async def is_behind(store: Store, chain: str) -> bool:
+    """Say whether a lane of this chain is halted because the store is behind the journal."""
+    async with store.read() as reader:
+        halted = await reader.halted()
+        accounts = await reader.accounts(chain) if halted else []
+    return any(halted.get(a.id, "").startswith(BEHIND) for a in accounts)
+
+
 @dataclass(frozen=True, slots=True)
 class Restored:
     """What reconcile did with one line of the journal."""
@@ -96,9 +104,7 @@ class Restored:
     was: Status | None
 
 
-async def reconcile(
-    store: Store, signer: Signer, adapters: dict[str, Adapter], *, now: datetime
-) -> Sequence[Restored]:
+async def reconcile(store: Store, signer: Signer, adapters: dict[str, Adapter], *, now: datetime) -> Sequence[Restored]:
     """Put back every attempt that the journal knows and the store does not, and lift the halts.
 
     The withdrawal is inserted if it is missing too. The bytes are signed again (the same signatures) and stored as
@@ -128,9 +134,7 @@ async def reconcile(
     return restored
 
 
-async def _withdrawal(
-    writer: Writer, line: JournalLine, fields: dict[str, Any]
-) -> tuple[Withdrawal, Status | None]:
+async def _withdrawal(writer: Writer, line: JournalLine, fields: dict[str, Any]) -> tuple[Withdrawal, Status | None]:
     known = await writer.withdrawal(line.withdrawal_id)
     if known is not None:
         return known, known.status
@@ -236,5 +240,3 @@ def _attempt(line: JournalLine, fields: dict[str, Any]) -> Attempt:
         fee_max=fields["fee_max"],
         built_at=datetime.fromisoformat(fields["built_at"]),
     )
-
-

@@ -79,9 +79,7 @@ def plan_lane(
                 return Plan(tuple(take), tuple(reject), (withdrawal, full))
             break
         earlier = tuple(signed_before.get(withdrawal.id, ()))
-        order = Build(
-            withdrawal.intent, AttemptKind.PAYMENT, withdrawal.fee_level, withdrawal.max_fee, earlier
-        )
+        order = Build(withdrawal.intent, AttemptKind.PAYMENT, withdrawal.fee_level, withdrawal.max_fee, earlier)
         built = codec.build(order, lane, quote)
         match built:
             case Hold():
@@ -165,9 +163,7 @@ class LaneWorker:
                 return False
             held = await reader.held(self._account.id)
             pending = await reader.open_attempts(self._account.id)
-            signed_before = {
-                w.id: [a.pending for a in await reader.family(w.id) if a.raw] for w in waiting
-            }
+            signed_before = {w.id: [a.pending for a in await reader.family(w.id) if a.raw] for w in waiting}
         facts = await self._adapter.node.survey(self._account, [w.intent for w in waiting])
         quote = await self._adapter.node.fees()
         lane = Lane(self._account, facts, tuple(held), tuple(a.pending for a in pending))
@@ -181,9 +177,7 @@ class LaneWorker:
 
     async def _commit(self, plan: Plan) -> None:
         now = self._now()
-        moves = [
-            Move(w, (Status.PENDING_SIGNATURE,), "its turn in the lane: built", now) for w, _ in plan.take
-        ]
+        moves = [Move(w, (Status.PENDING_SIGNATURE,), "its turn in the lane: built", now) for w, _ in plan.take]
         moves += [Move(w, (Status.FAILED,), r.reason, now, r.sub_status) for w, r in plan.reject]
         hold = plan.hold
         if hold is not None and hold[0].sub_status is not hold[1].sub_status:
@@ -210,8 +204,7 @@ class LaneWorker:
         await asyncio.shield(self._write_ahead(pairs, signed))
         crashpoints.reach("write-ahead:committed")
         attempts = [
-            replace(attempt, raw=signed[attempt.id].raw, tx_hash=signed[attempt.id].tx_hash)
-            for _, attempt in pairs
+            replace(attempt, raw=signed[attempt.id].raw, tx_hash=signed[attempt.id].tx_hash) for _, attempt in pairs
         ]
         await self._submitter.first_send(attempts, self._ownership.fence)
 

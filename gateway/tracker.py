@@ -210,9 +210,7 @@ class Tracker:
                     dead.add(spend.claim)
         return frozenset(dead)
 
-    async def _commit(
-        self, block: Block, finalized: int, dead: frozenset[str], fresh: Sequence[Attempt]
-    ) -> None:
+    async def _commit(self, block: Block, finalized: int, dead: frozenset[str], fresh: Sequence[Attempt]) -> None:
         ref, index = block.ref, self._index
         matched = index.match(block)
         placed = {
@@ -259,9 +257,7 @@ class Tracker:
         self._spends = [s for s in (*self._spends, *spends) if s.claim in index.claims]
         self._tip, self._finalized = ref, finalized
 
-    def _touched(
-        self, matched: Matched, ref: BlockRef, finalized: int, dead: frozenset[str]
-    ) -> Sequence[WithdrawalId]:
+    def _touched(self, matched: Matched, ref: BlockRef, finalized: int, dead: frozenset[str]) -> Sequence[WithdrawalId]:
         """Return the withdrawals for which this block may change something."""
         index = self._index
         attempts = [hit.attempt for hit in matched.hits]
@@ -327,9 +323,7 @@ class Tracker:
         async with self._store.read() as reader:
             found = {w.id: w for w in await reader.withdrawals([a.withdrawal_id for a, _ in due])}
         again = [
-            (a, decided)
-            for a, decided in due
-            if self._may_send(a, found.get(a.withdrawal_id)) and self._is_newest(a)
+            (a, decided) for a, decided in due if self._may_send(a, found.get(a.withdrawal_id)) and self._is_newest(a)
         ]
         for attempt, _ in due:
             self._index.schedule(attempt.id, now + self._pace.resend_after)

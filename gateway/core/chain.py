@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -260,8 +260,8 @@ class Presence(StrEnum):
 class ChainInfo:
     """What is fixed for a configured chain.
 
-    `decimals` of the native coin, `asset` its id at the API, `threshold` the default confirmations to COMPLETED,
-    `lane_depth` how many attempts of one account may be in flight, `batch` how many may be built before the first of
+    `decimals` of the native coin, `asset` its id at the API, `algorithm` of its keys (as in SigningRequest), `threshold`
+    the default confirmations to COMPLETED, `lane_depth` how many attempts of one account may be in flight, `batch` how many may be built before the first of
     them is stored (1 where one build depends on the signed bytes of another), `replaceable` whether the family has
     replacement at all.
     """
@@ -275,11 +275,4 @@ class ChainInfo:
     batch: int
     replaceable: bool
     hash_explorer: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """All attempts of one withdrawal that were ever signed."""
-
-    withdrawal_id: WithdrawalId
-    attempts: Sequence[Pending] = field(default_factory=tuple)
+    algorithm: str = "secp256k1-digest"

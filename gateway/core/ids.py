@@ -34,6 +34,4 @@ def uuid7(now: datetime) -> UUID:
         _last = max(fresh, _last + 1)
         value = _last
     milliseconds, random = value >> _RANDOM_BITS, value & ((1 << _RANDOM_BITS) - 1)
-    return UUID(
-        int=(milliseconds << 80) | (7 << 76) | ((random >> 62) << 64) | (2 << 62) | (random & ((1 << 62) - 1))
-    )
+    return UUID(int=(milliseconds << 80) | (7 << 76) | ((random >> 62) << 64) | (2 << 62) | (random & ((1 << 62) - 1)))

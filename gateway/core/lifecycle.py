@@ -138,9 +138,7 @@ def _table() -> Iterator[Transition]:
         (S.PENDING_AML_SCREENING, S.PENDING_ENRICHMENT),
         "retry through the gates",
     )
-    yield from rows(
-        (S.FAILED, S.CANCELLED, S.QUEUED, S.PENDING_SIGNATURE), (S.CONFIRMING,), "late landing, alarm"
-    )
+    yield from rows((S.FAILED, S.CANCELLED, S.QUEUED, S.PENDING_SIGNATURE), (S.CONFIRMING,), "late landing, alarm")
     yield from rows(
         (
             S.SUBMITTED,
@@ -170,9 +168,7 @@ def _table() -> Iterator[Transition]:
     yield from rows((S.CONFIRMING, S.COMPLETED), (S.REJECTED,), "frozen", IN)
     yield from rows((S.COMPLETED,), (S.FAILED,), "deep reorg, with reversal", IN)
     yield from rows((S.REJECTED,), (S.PENDING_AML_SCREENING,), "rescreened", IN)
-    yield from rows(
-        (S.REJECTED,), (S.PENDING_3RD_PARTY, S.CONFIRMING, S.COMPLETED), "unfrozen: the status before", IN
-    )
+    yield from rows((S.REJECTED,), (S.PENDING_3RD_PARTY, S.CONFIRMING, S.COMPLETED), "unfrozen: the status before", IN)
 
 
 TRANSITIONS: tuple[Transition, ...] = tuple(_table())

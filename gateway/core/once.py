@@ -25,9 +25,7 @@ def check_excludes(claims: Sequence[str], earlier: Iterable[Pending]) -> None:
     """
     for attempt in earlier:
         if attempt.kind.pays and not excludes(claims, attempt.claims):
-            raise WouldPayTwice(
-                f"the new bytes share nothing with attempt {attempt.attempt_id}, which may still pay"
-            )
+            raise WouldPayTwice(f"the new bytes share nothing with attempt {attempt.attempt_id}, which may still pay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +58,4 @@ ProofOfDeath = SlotConsumed | WindowOver | FailedOnChain
 
 def pays_intent(landed: Landed, intent: Intent) -> bool:
     """Say whether a transaction that is not ours pays what the intent asks (then a person must look)."""
-    return landed.ok and any(
-        p.address == intent.destination and p.amount == intent.amount for p in landed.pays
-    )
+    return landed.ok and any(p.address == intent.destination and p.amount == intent.amount for p in landed.pays)

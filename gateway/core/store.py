@@ -53,8 +53,8 @@ class Reader(Protocol):
     async def queued(self, account_id: AccountId, limit: int) -> Sequence[Withdrawal]:
         """QUEUED withdrawals of an account, oldest first."""
 
-    async def queued_accounts(self, chain: str) -> Sequence[AccountId]:
-        """Accounts of a chain with QUEUED or PENDING_SIGNATURE withdrawals."""
+    async def busy_accounts(self, chain: str) -> Sequence[AccountId]:
+        """Accounts of a chain with QUEUED or PENDING_SIGNATURE withdrawals, or signed attempts never recorded."""
 
     async def held(self, account_id: AccountId) -> Sequence[Held]:
         """Claims taken for an account: all that are open, and the newest one that is closed."""

@@ -1,0 +1,153 @@
+"""The configuration: one TOML file, checked completely before anything is opened.
+
+Every problem is reported at once, with the name of the setting. What belongs to a chain alone is checked by its adapter.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gateway.core.errors import ConfigError
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StoreConfig(_Section):
+    """Where the store is: `sqlite:///gateway.db`, `postgresql://…` or `mysql://…`."""
+
+    url: str = "sqlite:///gateway.db"
+
+
+class SignerConfig(_Section):
+    """The local signer: its key file, its journal (on another disk, best), and where its password is."""
+
+    kind: Literal["local"] = "local"
+    key_file: Path
+    journal: Path
+    password_env: str | None = None
+    password_file: Path | None = None
+
+
+class ChainConfig(BaseModel):
+    """One chain: its name, its family, and whatever the family's adapter wants."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: Name
+    family: str
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What the adapter is given."""
+        return self.model_extra or {}
+
+
+class VaultConfig(_Section):
+    """One vault and the chains on which it has an account."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    chains: Annotated[list[Name], Field(min_length=1)]
+
+
+class Timing(_Section):
+    """How the gateway spends its time; seconds."""
+
+    poll: Seconds = 5.0
+    lane_poll: Seconds = 1.0
+    resend_after: Seconds = 30.0
+    lease: Annotated[float, Field(ge=1, le=600)] = 4.0
+    retry_pause: Seconds = 1.0
+
+
+class Config(_Section):
+    """The whole configuration. Relative paths are relative to the file."""
+
+    workspace: Name = "main"
+    store: StoreConfig = StoreConfig()
+    signer: SignerConfig
+    chain: Annotated[list[ChainConfig], Field(min_length=1)]
+    vault: Annotated[list[VaultConfig], Field(min_length=1)]
+    timing: Timing = Timing()
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+def load(path: Path) -> Config:
+    """Read and check a configuration file. ConfigError: every problem in it."""
+    try:
+        with path.open("rb") as file:
+            raw = tomllib.load(file)
+    except FileNotFoundError:
+        raise ConfigError([f"{path}: there is no such file"]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{path}: cannot be read: {error}"]) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([f"{path}: not valid TOML: {error}"]) from error
+    return parse(raw, base=path.parent)
+
+
+def parse(raw: Mapping[str, Any], *, base: Path) -> Config:
+    """Check a configuration given as a mapping. ConfigError: every problem in it."""
+    try:
+        config = Config.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(
+            [
+                f"{'.'.join(map(str, e['loc'])) or 'configuration'}: {e['msg']}"
+                for e in error.errors(include_input=False)
+            ]
+        ) from None
+    problems = _contradictions(config)
+    if problems:
+        raise ConfigError(problems)
+    return _absolute(config, base.resolve())
+
+
+def _contradictions(config: Config) -> list[str]:
+    problems = [
+        f"chain {n}: the name is used {c} times" for n, c in Counter(c.name for c in config.chain).items() if c > 1
+    ]
+    problems += [
+        f"vault {n}: the name is used {c} times" for n, c in Counter(v.name for v in config.vault).items() if c > 1
+    ]
+    chains = {c.name for c in config.chain}
+    problems += [
+        f"vault {v.name}: chain {name} is not configured"
+        for v in config.vault
+        for name in v.chains
+        if name not in chains
+    ]
+    if (config.signer.password_env is None) == (config.signer.password_file is None):
+        problems.append("signer: exactly one of password_env and password_file is needed")
+    return problems
+
+
+def _absolute(config: Config, base: Path) -> Config:
+    signer = config.signer
+    password_file = signer.password_file
+    url = config.store.url
+    prefix = "sqlite:///"
+    if url.startswith(prefix) and not url.startswith(prefix + "/"):
+        url = f"{prefix}{base / url.removeprefix(prefix)}"
+    return config.model_copy(
+        update={
+            "store": StoreConfig(url=url),
+            "signer": signer.model_copy(
+                update={
+                    "key_file": base / signer.key_file,
+                    "journal": base / signer.journal,
+                    "password_file": None if password_file is None else base / password_file,
+                }
+            ),
+        }
+    )
