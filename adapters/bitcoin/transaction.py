@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from embit import ec
 from embit.base import EmbitError
@@ -38,8 +39,9 @@ class Decoded:
     vsize: int
 
 
+@lru_cache(maxsize=1024)
 def decode(raw: bytes) -> Decoded:
-    """Read a whole transaction. Raises ValueError unless writing it again gives the same bytes."""
+    """Read a whole transaction; what waits is read again for every build. Raises ValueError unless writing it again gives the same bytes."""
     if len(raw) > MAX_BYTES:
         raise ValueError("larger than any standard transaction")
     try:

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from embit.script import Script, Witness
 from embit.transaction import Transaction
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.bitcoin import payload
@@ -93,6 +93,7 @@ def test_every_input_is_one_digest_for_the_accounts_key() -> None:
     assert len({r.data for r in requests}) == 3
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(60_000, 10**8), min_size=1, max_size=6), st.integers(54_600, 10**8))
 def test_what_was_built_and_signed_passes_the_check(owned: list[int], amount: int) -> None:
     book = book_with(*owned)
@@ -102,6 +103,7 @@ def test_what_was_built_and_signed_passes_the_check(owned: list[int], amount: in
         check(book, kept)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_no_changed_bit_of_signed_bytes_passes_the_check(data: st.DataObject) -> None:
     book = book_with()
@@ -273,6 +275,7 @@ def test_what_can_never_be_built_is_rejected() -> None:
 # Replacement
 
 
+@settings(deadline=None)
 @given(
     owned=st.lists(st.integers(60_000, 5_000_000), min_size=1, max_size=6),
     amount=st.integers(54_600, 5_000_000),

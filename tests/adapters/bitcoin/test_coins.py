@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.bitcoin.address import dust_limit, p2wpkh_script
@@ -20,8 +20,8 @@ CODEC = codec()
 LTC = CODEC.settings.params
 DUST = 2_940
 
-amounts = st.lists(st.integers(1, 10**9), max_size=12)
-rates = st.integers(1_000, 1_000_000).map(lambda r: Rates(r, r, r, floor=1_000, incremental=1_000))
+amounts = st.lists(st.integers(1, 10**7), max_size=12)
+rates = st.integers(1_000, 200_000).map(lambda r: Rates(r, r, r, floor=1_000, incremental=1_000))
 
 
 def draft_of(built: Unsigned) -> Draft:
@@ -37,7 +37,8 @@ def claims(*held: Coin) -> set[str]:
     return {c.claim for c in held}
 
 
-@given(amounts, st.integers(54_600, 10**9), rates, st.integers(0, 2_000_000), st.data())
+@settings(deadline=None)
+@given(amounts, st.integers(54_600, 10**7), rates, st.integers(0, 2_000_000), st.data())
 def test_a_payment_conserves_value_and_keeps_every_bound(
     owned: list[int], amount: int, quote: Rates, max_fee: int, data: st.DataObject
 ) -> None:
@@ -78,7 +79,8 @@ def test_a_payment_conserves_value_and_keeps_every_bound(
     assert draft.locktime == book.height
 
 
-@given(amounts, st.lists(st.integers(54_600, 10**8), min_size=1, max_size=8), st.data())
+@settings(deadline=None)
+@given(amounts, st.lists(st.integers(54_600, 10**7), min_size=1, max_size=8), st.data())
 def test_withdrawals_of_one_account_never_share_a_coin(
     owned: list[int], wanted: list[int], data: st.DataObject
 ) -> None:
@@ -181,12 +183,13 @@ def test_descendants_count_for_every_ancestor() -> None:
     assert held.sub_status is SubStatus.TOO_LONG_MEMPOOL_CHAIN
 
 
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=40))
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(0, 3), min_size=20, max_size=40))
 def test_a_chain_is_counted_as_a_node_counts_it(shape: list[int]) -> None:
     """Every payment that is built fits the limits, counted here by brute force."""
-    book = Book(CODEC, coins=coins([2_000_000] * 2))
+    book = Book(CODEC, coins=coins([3_000_000, 150_000]))
     for number, kind in enumerate(shape):
-        destination = book.account.address if kind == 0 else ELSEWHERE
+        destination = book.account.address if kind < 2 else ELSEWHERE
         order = book.order(book.intent(number, 54_600, destination))
         built = book.build(order)
         if isinstance(built, Unsigned):

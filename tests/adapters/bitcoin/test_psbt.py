@@ -8,7 +8,7 @@ import pytest
 from embit.psbt import PSBT
 from embit.script import Witness
 from embit.transaction import Transaction, TransactionOutput
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.bitcoin.payload import decode
@@ -41,6 +41,7 @@ def test_an_outside_signer_finds_all_that_it_needs() -> None:
     assert all(i.sighash_type == 1 for i in psbt.inputs)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(60_000, 10**8), min_size=1, max_size=5), st.integers(54_600, 10**8))
 def test_what_another_library_signs_comes_back_and_assembles(owned: list[int], pay: int) -> None:
     book = Book(CODEC, coins=coins(owned))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import cbor2
 import pytest
 from embit import ec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.bitcoin import payload
@@ -112,6 +112,7 @@ def test_the_vector_of_bip_143_for_a_key_hash_input() -> None:
     assert is_signed_by(public, found, compact_of(der))
 
 
+@settings(deadline=None)
 @given(drafts)
 def test_every_digest_is_the_one_of_bip_143(draft: Draft) -> None:
     serialized = b"".join(o.amount.to_bytes(8, "little") + bytes([len(o.script)]) + o.script for o in draft.outputs)
@@ -127,6 +128,7 @@ def test_every_digest_is_the_one_of_bip_143(draft: Draft) -> None:
         )
 
 
+@settings(deadline=None)
 @given(drafts)
 def test_signed_bytes_decode_to_what_was_drafted_and_are_never_larger(draft: Draft) -> None:
     signatures = [bytes(KEY.private.sign(digest).serialize()) + b"\x01" for digest in digests(draft, KEY.public)]
@@ -141,6 +143,7 @@ def test_signed_bytes_decode_to_what_was_drafted_and_are_never_larger(draft: Dra
     assert draft.vsize - len(draft.inputs) <= tx.vsize <= draft.vsize
 
 
+@settings(deadline=None)
 @given(drafts, st.data())
 def test_bytes_that_are_cut_or_have_more_behind_them_are_no_transaction(draft: Draft, data: st.DataObject) -> None:
     raw = bytes(unsigned(draft).serialize())
@@ -164,6 +167,7 @@ def test_bytes_beyond_any_standard_transaction_are_not_even_read() -> None:
         decode(bytes(400_001))
 
 
+@settings(deadline=None)
 @given(drafts)
 def test_a_payload_comes_back_as_it_was(draft: Draft) -> None:
     kept = payload.encode("litecoin-regtest", draft)
@@ -212,6 +216,7 @@ def test_the_usual_sizes_are_those_that_are_known() -> None:
     assert vsize(2, [witness_program, witness_program]) == 209
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=32, max_size=32))
 def test_signatures_go_to_der_and_back(digest: bytes) -> None:
     compact = KEY.sign([_request(digest)])[0].data
