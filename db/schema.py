@@ -306,7 +306,7 @@ slots = _table(
     Column("signed", Boolean, nullable=False),
     # No attempt that holds the claim is open.
     Column("closed", Boolean, nullable=False),
-    PrimaryKeyConstraint("chain", "claim", name="pk_slots"),
+    PrimaryKeyConstraint("chain", "claim"),
     Index("ix_slots_lane", "account_id", "closed", "taken_by"),
 )
 
@@ -316,7 +316,7 @@ hashes = _table(
     Column("tx_hash", Text(128), nullable=False),
     # The first attempt that carries the hash; the members of a batch would share its row.
     Column("attempt_id", Id, ForeignKey("attempts.id", name="fk_hashes_attempt_id"), nullable=False),
-    PrimaryKeyConstraint("chain", "tx_hash", name="pk_hashes"),
+    PrimaryKeyConstraint("chain", "tx_hash"),
 )
 
 # ---- tracker ---------------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ headers = _table(
     Column("height", BigInteger, nullable=False, autoincrement=False),
     Column("hash", Text(128), nullable=False),
     Column("parent", Text(128), nullable=False),
-    PrimaryKeyConstraint("chain", "height", name="pk_headers"),
+    PrimaryKeyConstraint("chain", "height"),
 )
 
 spends = _table(
@@ -339,7 +339,7 @@ spends = _table(
     Column("block_hash", Text(128), nullable=False),
     Column("block_parent", Text(128), nullable=False),
     Column("pays_intent", Boolean, nullable=False),
-    PrimaryKeyConstraint("chain", "claim", "block_hash", name="pk_spends"),
+    PrimaryKeyConstraint("chain", "claim", "block_hash"),
 )
 
 # ---- owners ----------------------------------------------------------------------------------------------

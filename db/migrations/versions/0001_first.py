@@ -402,7 +402,7 @@ def _slots() -> sa.Table:
         sa.Column("taken_by", Id(), nullable=False),
         sa.Column("signed", sa.Boolean(), nullable=False),
         sa.Column("closed", sa.Boolean(), nullable=False),
-        sa.PrimaryKeyConstraint("chain", "claim", name="pk_slots"),
+        sa.PrimaryKeyConstraint("chain", "claim"),
         sa.ForeignKeyConstraint(["withdrawal_id"], ["withdrawals.id"], name="fk_slots_withdrawal_id"),
     )
     op.create_index("ix_slots_lane", "slots", ["account_id", "closed", "taken_by"])
@@ -415,7 +415,7 @@ def _hashes() -> sa.Table:
         sa.Column("chain", Text(32), nullable=False),
         sa.Column("tx_hash", Text(128), nullable=False),
         sa.Column("attempt_id", Id(), nullable=False),
-        sa.PrimaryKeyConstraint("chain", "tx_hash", name="pk_hashes"),
+        sa.PrimaryKeyConstraint("chain", "tx_hash"),
         sa.ForeignKeyConstraint(["attempt_id"], ["attempts.id"], name="fk_hashes_attempt_id"),
     )
 
@@ -427,7 +427,7 @@ def _headers() -> sa.Table:
         sa.Column("height", sa.BigInteger(), nullable=False, autoincrement=False),
         sa.Column("hash", Text(128), nullable=False),
         sa.Column("parent", Text(128), nullable=False),
-        sa.PrimaryKeyConstraint("chain", "height", name="pk_headers"),
+        sa.PrimaryKeyConstraint("chain", "height"),
     )
 
 
@@ -441,7 +441,7 @@ def _spends() -> sa.Table:
         sa.Column("block_hash", Text(128), nullable=False),
         sa.Column("block_parent", Text(128), nullable=False),
         sa.Column("pays_intent", sa.Boolean(), nullable=False),
-        sa.PrimaryKeyConstraint("chain", "claim", "block_hash", name="pk_spends"),
+        sa.PrimaryKeyConstraint("chain", "claim", "block_hash"),
     )
 
 
