@@ -308,12 +308,15 @@ class EvmNode:
 
 def _watched(block: replies.Fields, watch: Watch) -> list[tuple[str, replies.Fields, str]]:
     """Return (hash, transaction, claim) of what a block holds of interest; constant work per transaction."""
+    # Lowering our own addresses costs less than a checksum, which is a hash, for each sender in the block.
+    senders = {sender.lower() for sender in watch.senders}
+    hashes, claims = watch.hashes, watch.claims
     found = []
     for item in replies.items(block.get("transactions")):
         tx = replies.fields(item)
         tx_hash, sender = replies.hash32(tx.get("hash")), replies.address(tx.get("from"))
         claim = address.claim(sender, replies.quantity(tx.get("nonce")))
-        if tx_hash in watch.hashes or claim in watch.claims or address.checksum(sender) in watch.senders:
+        if tx_hash in hashes or claim in claims or sender in senders:
             found.append((tx_hash, tx, claim))
     return found
 

@@ -9,10 +9,10 @@ from decimal import Decimal
 from gateway.core.chain import BlockRef
 
 MAX_HEIGHT = 2**53
-_QUANTITY = re.compile(r"0x[0-9a-f]{1,64}", re.IGNORECASE)
-_HASH = re.compile(r"0x[0-9a-f]{64}", re.IGNORECASE)
-_ADDRESS = re.compile(r"0x[0-9a-f]{40}", re.IGNORECASE)
-_DATA = re.compile(r"0x([0-9a-f]{2})*", re.IGNORECASE)
+_QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
+_HASH = re.compile(r"0x[0-9a-fA-F]{64}")
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
+_DATA = re.compile(r"0x([0-9a-fA-F]{2})*")
 
 Fields = dict[str, object]
 
