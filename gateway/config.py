@@ -1,6 +1,6 @@
 """The configuration: one TOML file, checked completely before anything is opened.
 
-Every problem is reported at once, with the name of the setting. What belongs to a chain alone is checked by its adapter.
+Every problem is reported at once, with the name of the setting. What belongs to a chain alone its adapter checks.
 """
 
 from __future__ import annotations

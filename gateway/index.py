@@ -1,7 +1,7 @@
 """The tracker's index: every attempt that may still change, found by hash and by claim in constant time.
 
-It is a memory of what the store holds and never part of a proof: whatever is decided from it is read again from the store
-before it is written.
+It is a memory of what the store holds and never part of a proof: whatever is decided from it is read again from the
+store before it is written.
 """
 
 from __future__ import annotations

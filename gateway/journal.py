@@ -1,7 +1,7 @@
 """The signer's journal against the store: what the signer has signed, the store must know.
 
-A store that is behind the journal was restored from an older copy. Building on would pay again what was paid already, so
-signing for the lanes concerned is refused until `reconcile` has put back what the journal says.
+A store that is behind the journal was restored from an older copy. Building on would pay again what was paid already,
+so signing for the lanes concerned is refused until `reconcile` has put back what the journal says.
 """
 
 from __future__ import annotations

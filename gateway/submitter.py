@@ -48,7 +48,7 @@ class Submitter:
     async def first_send(self, attempts: Sequence[Attempt], fence: Fence) -> bool:
         """Send attempts that no row records yet, in order; False when the nodes were not reached (try later).
 
-        A lost answer leaves the attempt unrecorded: the next pass sends the same bytes again, which the node then knows.
+        A lost answer leaves the attempt unrecorded: the next pass sends the same bytes, which the node then knows.
         """
         return await self._send(attempts, fence, first=True)
 

@@ -1,7 +1,7 @@
 """The tracker: one loop per chain that follows its blocks and tells the store what they mean.
 
-New head → compare with the stored chain → on a mismatch take back what left the chain → read the next block → match → settle
-→ one database transaction. The reads per block do not depend on how much is in flight.
+New head → compare with the stored chain → on a mismatch take back what left the chain → read the next block → match →
+settle → one database transaction. The reads per block do not depend on how much is in flight.
 """
 
 from __future__ import annotations

@@ -260,10 +260,10 @@ class Presence(StrEnum):
 class ChainInfo:
     """What is fixed for a configured chain.
 
-    `decimals` of the native coin, `asset` its id at the API, `algorithm` of its keys (as in SigningRequest), `threshold`
-    the default confirmations to COMPLETED, `lane_depth` how many attempts of one account may be in flight, `batch` how many may be built before the first of
-    them is stored (1 where one build depends on the signed bytes of another), `replaceable` whether the family has
-    replacement at all.
+    `decimals` of the native coin, `asset` its id at the API, `algorithm` of its keys (as in SigningRequest),
+    `threshold` the default confirmations to COMPLETED, `lane_depth` how many attempts of one account may be in flight,
+    `batch` how many may be built before the first of them is stored (1 where one build depends on the signed bytes of
+    another), `replaceable` whether the family has replacement at all.
     """
 
     name: str

@@ -1,0 +1,1 @@
+"""The command line: what an operator, a developer and a demo call."""
