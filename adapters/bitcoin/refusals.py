@@ -74,6 +74,7 @@ TABLE: tuple[Row, ...] = (
         r"fee exceeds maximum configured by user",
         PERMANENT,
         "Fee exceeds maximum configured by user (e.g. -maxtxfee, maxfeerate)",
+        observed=True,
         note="the cap that we hand over ourselves",
     ),
     Row(
@@ -81,8 +82,7 @@ TABLE: tuple[Row, ...] = (
         r"max-fee-exceeded",
         PERMANENT,
         "max-fee-exceeded",
-        observed=True,
-        note="the same of testmempoolaccept, and of sendrawtransaction in 0.21",
+        note="the same, of testmempoolaccept",
     ),
     Row(
         MISSING_INPUTS,
@@ -98,7 +98,7 @@ TABLE: tuple[Row, ...] = (
         observed=True,
     ),
     Row(WARMING_UP, "", RETRY, "Loading block index…", note="any text: the node starts"),
-    Row(WARMING_UP, "", RETRY, "Rewinding blocks...", observed=True),
+    Row(WARMING_UP, "", RETRY, "Rewinding blocks...", note="Litecoin"),
     Row(QUEUE_FULL, "", RETRY, "Private broadcast queue is full", note="Core 32"),
     Row(NOT_CONNECTED, "", RETRY, "Bitcoin is not connected!"),
     Row(STILL_DOWNLOADING, "", RETRY, "Bitcoin is downloading blocks..."),
@@ -108,7 +108,9 @@ TABLE: tuple[Row, ...] = (
     _reason(r"txn-already-known", KNOWN, observed=True, note="only of testmempoolaccept: in a block"),
     _reason(r"txn-same-nonwitness-data-in-mempool", KNOWN),
     # An input is spent by something else that waits.
-    _reason(r"txn-mempool-conflict", LOOKUP, note="no replacement here: Litecoin's and Dogecoin's default"),
+    _reason(
+        r"txn-mempool-conflict", LOOKUP, observed=True, note="no replacement here: Litecoin's and Dogecoin's default"
+    ),
     _reason(r"bip125-replacement-disallowed", PERMANENT),
     # More would be taken. Amounts are satoshi in the first two and coins in the others.
     _reason(r"mempool min fee not met", FEE, "mempool min fee not met, 110 < 141", note="the pool is full of better"),
@@ -117,13 +119,13 @@ TABLE: tuple[Row, ...] = (
     _reason(
         r"insufficient fee",
         FEE,
-        "insufficient fee, rejecting replacement 6f…; new feerate 0.00001000 LTC/kB <= old feerate 0.00010000 LTC/kB",
+        "insufficient fee, rejecting replacement 6f…; new feerate 0.00018172 LTC/kvB <= old feerate 0.00018181 LTC/kvB",
         observed=True,
     ),
     _reason(
         r"insufficient fee",
         FEE,
-        "insufficient fee, rejecting replacement 6f…, less fees than conflicting txs; 0.00000110 < 0.00001100",
+        "insufficient fee, rejecting replacement 6f…, less fees than conflicting txs; 0.0002 < 0.00052",
     ),
     _reason(
         r"insufficient fee",
@@ -154,7 +156,7 @@ TABLE: tuple[Row, ...] = (
     _reason(r"too-large-cluster", RETRY, note="Core 31"),
     _reason(r"TRUC-violation", RETRY, "TRUC-violation, tx 6f… would have too many ancestors"),
     _reason(r"non-final", RETRY, observed=True),
-    _reason(r"non-BIP68-final", RETRY),
+    _reason(r"non-BIP68-final", RETRY, observed=True),
     _reason(
         r"bad-txns-premature-spend-of-coinbase",
         RETRY,
@@ -165,19 +167,24 @@ TABLE: tuple[Row, ...] = (
     _reason(
         r"replacement-adds-unconfirmed",
         PERMANENT,
-        "replacement-adds-unconfirmed, replacement 6f… contains new unconfirmed input, index 1",
+        "replacement-adds-unconfirmed, replacement 6f… adds unconfirmed input, idx 1",
         observed=True,
         note="up to Core 30",
     ),
-    _reason(r"bad-txns-spends-conflicting-tx", PERMANENT, "bad-txns-spends-conflicting-tx, 6f… spends 7e…"),
+    _reason(
+        r"bad-txns-spends-conflicting-tx",
+        PERMANENT,
+        "bad-txns-spends-conflicting-tx, 6f… spends conflicting transaction 7e…",
+        observed=True,
+    ),
     _reason(r"dust", PERMANENT, "dust, tx with dust output must be 0-fee"),
     _reason(r"dust", PERMANENT, observed=True),
     _reason(r"missing-ephemeral-spends", PERMANENT),
     _reason(r"scriptpubkey", PERMANENT, observed=True),
-    _reason(r"scriptsig-size", PERMANENT),
+    _reason(r"scriptsig-size", PERMANENT, observed=True),
     _reason(r"scriptsig-not-pushonly", PERMANENT, observed=True),
     _reason(r"version", PERMANENT, observed=True),
-    _reason(r"tx-size", PERMANENT),
+    _reason(r"tx-size", PERMANENT, observed=True),
     _reason(r"tx-size-small", PERMANENT, observed=True),
     _reason(r"datacarrier", PERMANENT),
     _reason(r"multi-op-return", PERMANENT, observed=True),
@@ -211,6 +218,10 @@ TABLE: tuple[Row, ...] = (
     _reason(r"bad-txns-vin-empty", PERMANENT),
     _reason(r"bad-txns-vout-[a-z]+", PERMANENT, "bad-txns-vout-empty", observed=True),
     _reason(r"bad-txns-vout-[a-z]+", PERMANENT, "bad-txns-vout-toolarge"),
+    _reason(r"bad-txns-txouttotal-toolarge", PERMANENT, observed=True),
+    _reason(r"bad-txns-oversize", PERMANENT),
+    _reason(r"bad-txns-prevout-null", PERMANENT),
+    _reason(r"bad-txns-(?:fee|inputvalues)-outofrange", PERMANENT, "bad-txns-fee-outofrange"),
     _reason(r"bad-txns-inputs-duplicate", PERMANENT, observed=True),
     _reason(r"coinbase", PERMANENT),
     _reason(r"max feerate exceeded", PERMANENT),
