@@ -39,20 +39,16 @@ def read_ref(tree: Mapping[str, object]) -> BlockRef:
 
 def units(value: object) -> int:
     """Return an amount of coins as base units, exactly."""
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise Malformed(f"{value!r} is not an amount")
-    scaled = value * COIN_UNITS
+    scaled = _decimal(value) * COIN_UNITS
     whole = int(scaled)
-    if whole != scaled or not 0 <= whole <= MAX_MONEY:
+    if whole != scaled:
         raise Malformed(f"{value!r} is not an amount")
     return whole
 
 
 def rate_units(value: object) -> int:
     """Return a rate in coins per 1 000 virtual bytes as base units, rounded up."""
-    if isinstance(value, bool) or not isinstance(value, int | Decimal) or not 0 <= value <= COIN_UNITS:
-        raise Malformed(f"{value!r} is not a fee rate")
-    return int((Decimal(value) * COIN_UNITS).to_integral_value(ROUND_CEILING))
+    return int((_decimal(value) * COIN_UNITS).to_integral_value(ROUND_CEILING))
 
 
 def mapping(value: object) -> Mapping[str, object]:
@@ -74,6 +70,16 @@ def block_hash(value: object) -> str:
     if not isinstance(value, str) or len(value) != HASH_LENGTH or not _HEX.issuperset(value):
         raise Malformed(f"{str(value)[:80]!r} is not a hash")
     return value
+
+
+def _decimal(value: object) -> Decimal:
+    """Return a number of coins, within what any coin has; JSON numbers come as int or Decimal."""
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise Malformed(f"{str(value)[:80]!r} is not a number of coins")
+    number = Decimal(value)
+    if not number.is_finite() or not 0 <= number <= MAX_MONEY // COIN_UNITS:
+        raise Malformed(f"{number} is not a number of coins")
+    return number
 
 
 def _landed(coin: Coin, answer: object, watch: Watch) -> Landed | None:

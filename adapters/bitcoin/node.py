@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 
+import structlog
+
 from adapters.bitcoin.address import script_of
 from adapters.bitcoin.blocks import Malformed, block_hash, mapping, number, rate_units, read_block, read_ref, units
 from adapters.bitcoin.coins import Coin, CoinFacts
@@ -46,6 +48,8 @@ CAUTIOUS_FIRST = (
 )
 """When nodes refuse the same bytes for different reasons: permanent only where all agree."""
 
+_log = structlog.get_logger(__name__)
+
 
 class BitcoinNode:
     """Keeps nothing but connections. One scan for coins at a time: a node refuses a second one."""
@@ -70,19 +74,26 @@ class BitcoinNode:
     async def head(self) -> BlockRef:
         """Return the best block of the healthy node that is highest."""
         call = "getblockchaininfo"
-        answers = await self._endpoints.ask_all(call)
         tips: list[tuple[int, str]] = []
-        for name, answer in answers:
+        problems: list[str] = []
+        for name, answer in await self._endpoints.ask_all(call):
             if isinstance(answer, RpcError):
+                problems.append(f"{name}: {answer}")
                 continue
-            with self._reading(call):
-                tree = mapping(answer)
-                tip = (number(tree.get("blocks")), block_hash(tree.get("bestblockhash")))
+            try:
+                with self._reading(call):
+                    tree = mapping(answer)
+                    tip = (number(tree.get("blocks")), block_hash(tree.get("bestblockhash")))
+            except BadReply as error:
+                _log.warning("endpoint has no readable head", chain=self._name, node=name, why=error.message)
+                problems.append(f"{name}: {error.message}")
+                continue
             self._endpoints.note_height(name, tip[0])
             tips.append(tip)
-        if not tips:
-            raise self._unavailable(call, "; ".join(f"{name}: {answer}" for name, answer in answers))
-        _, best = max(tips, key=lambda tip: tip[0])
+        height, best = max(tips, key=lambda tip: tip[0], default=(-1, ""))
+        if height < self._endpoints.floor or not tips:
+            behind = f"the highest answer is {height}, {self._endpoints.floor} is known"
+            raise self._unavailable(call, "; ".join(problems) or behind)
         ref = await self._ref(best)
         if ref is None:
             raise self._unavailable(call, "the best block went away while it was read")

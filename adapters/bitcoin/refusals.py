@@ -223,7 +223,7 @@ TABLE: tuple[Row, ...] = (
     _reason(r"bad-txns-prevout-null", PERMANENT),
     _reason(r"bad-txns-(?:fee|inputvalues)-outofrange", PERMANENT, "bad-txns-fee-outofrange"),
     _reason(r"bad-txns-inputs-duplicate", PERMANENT, observed=True),
-    _reason(r"coinbase", PERMANENT),
+    _reason(r"coinbase", PERMANENT, observed=True),
     _reason(r"max feerate exceeded", PERMANENT),
     _reason(r"absurdly-high-fee", PERMANENT, note="Core up to 0.19, Dogecoin"),
     # A call that is wrong in itself.

@@ -41,7 +41,10 @@ class Decoded:
 
 @lru_cache(maxsize=1024)
 def decode(raw: bytes) -> Decoded:
-    """Read a whole transaction; what waits is read again for every build. Raises ValueError unless writing it again gives the same bytes."""
+    """Read a whole transaction. Raises ValueError unless writing it again gives the same bytes.
+
+    Remembered, because whatever waits in a lane is read again for every payment that is built.
+    """
     if len(raw) > MAX_BYTES:
         raise ValueError("larger than any standard transaction")
     try:

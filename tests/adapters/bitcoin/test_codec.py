@@ -32,8 +32,8 @@ from gateway.core.chain import (
     SigningRequest,
     Unsigned,
 )
-from gateway.core.errors import ConfigError, SignedMismatch
-from gateway.core.once import WouldPayTwice, check_excludes, excludes
+from gateway.core.errors import ConfigError, SignedMismatch, WouldPayTwice
+from gateway.core.once import check_excludes, excludes
 from gateway.core.substatus import SubStatus
 from tests.adapters.bitcoin.vault import ELSEWHERE, RATES, Book, Key, codec, coin, coins, withdrawal
 

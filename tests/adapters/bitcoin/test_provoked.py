@@ -12,7 +12,7 @@ from embit.transaction import Transaction, TransactionInput, TransactionOutput
 from adapters.bitcoin.address import p2wpkh_script
 from adapters.bitcoin.payload import Output, Spend
 from adapters.bitcoin.refusals import TABLE, Row, row_of
-from adapters.bitcoin.transaction import der_of, decode
+from adapters.bitcoin.transaction import decode, der_of
 from devnets.bitcoin.client import Client, NodeRefused
 from devnets.bitcoin.network import BitcoinDevnet
 from gateway.core.chain import SigningRequest
