@@ -32,6 +32,7 @@ from gateway.core.chain import (
 from gateway.core.errors import BadReply, NodeUnavailable, Outcome, OutcomeUnknown, Refused
 
 T = TypeVar("T")
+_Ours = list[tuple[str, replies.Fields, str]]
 
 _SEND = "eth_sendRawTransaction"
 _NO_TAG = re.compile(r"\btag\b|hex string|invalid argument|invalid block|unsupported|not supported", re.IGNORECASE)
@@ -136,8 +137,7 @@ class EvmNode:
         receipts = await self._endpoints.read(call, [ref.hash])
         if receipts is None:
             return None
-        results = self._read(call, lambda: _results(receipts, ref, {h for h, _, _ in ours}))
-        return Block(ref, tuple(_landed(tx_hash, tx, claim, results[tx_hash], watch) for tx_hash, tx, claim in ours))
+        return Block(ref, self._read(call, lambda: _landed(ours, receipts, ref, watch)))
 
     async def send(self, raw: bytes, tx_hash: str) -> Sent:
         refused: list[tuple[str, Outcome, str]] = []
@@ -306,7 +306,7 @@ class EvmNode:
         return NodeUnavailable(message, chain=self._name, call=call)
 
 
-def _watched(block: replies.Fields, watch: Watch) -> list[tuple[str, replies.Fields, str]]:
+def _watched(block: replies.Fields, watch: Watch) -> _Ours:
     """Return (hash, transaction, claim) of what a block holds of interest; constant work per transaction."""
     # Lowering our own addresses costs less than a checksum, which is a hash, for each sender in the block.
     senders = {sender.lower() for sender in watch.senders}
@@ -319,6 +319,18 @@ def _watched(block: replies.Fields, watch: Watch) -> list[tuple[str, replies.Fie
         if tx_hash in hashes or claim in claims or sender in senders:
             found.append((tx_hash, tx, claim))
     return found
+
+
+def _landed(ours: _Ours, receipts: object, ref: BlockRef, watch: Watch) -> tuple[Landed, ...]:
+    """Put together what a block holds of interest and how it ended there."""
+    results = _results(receipts, ref, {tx_hash for tx_hash, _, _ in ours})
+    landed = []
+    for tx_hash, tx, claim in ours:
+        ok, fee = results[tx_hash]
+        sender = address.checksum(replies.address(tx.get("from")))
+        known = sender if sender in watch.senders else ""
+        landed.append(Landed(tx_hash, (claim,), known, ok, fee, _pays(tx) if ok else ()))
+    return tuple(landed)
 
 
 def _results(receipts: object, ref: BlockRef, wanted: set[str]) -> dict[str, tuple[bool, int]]:
@@ -340,14 +352,11 @@ def _results(receipts: object, ref: BlockRef, wanted: set[str]) -> dict[str, tup
     return results
 
 
-def _landed(tx_hash: str, tx: replies.Fields, claim: str, result: tuple[bool, int], watch: Watch) -> Landed:
-    ok, fee = result
-    sender = address.checksum(replies.address(tx.get("from")))
-    pays: tuple[Payment, ...] = ()
+def _pays(tx: replies.Fields) -> tuple[Payment, ...]:
     value = replies.quantity(tx.get("value"))
-    if ok and value and tx.get("to") is not None:
-        pays = (Payment(address.checksum(replies.address(tx["to"])), value),)
-    return Landed(tx_hash, (claim,), sender if sender in watch.senders else "", ok, fee, pays)
+    if not value or tx.get("to") is None:
+        return ()
+    return (Payment(address.checksum(replies.address(tx["to"])), value),)
 
 
 def _need(answer: object) -> Need:

@@ -76,9 +76,7 @@ class Endpoints:
             raise error
         for e in self._endpoints:
             if not e.trusted:
-                _log.warning(
-                    "endpoint is down at start", chain=self.chain, node=e.client.name, why=str(e.failure)
-                )
+                _log.warning("endpoint is down at start", chain=self.chain, node=e.client.name, why=str(e.failure))
 
     async def close(self) -> None:
         """Close every connection; may be called twice."""

@@ -193,9 +193,7 @@ def make_clients(urls: Sequence[str], *, timeout: float = 10.0, max_bytes: int =
         name = endpoint_name(url)
         seen[name] = seen.get(name, 0) + 1
         unique = name if seen[name] == 1 else f"{name}#{seen[name]}"
-        clients.append(
-            JsonRpc(unique, url, timeout=timeout, connect_timeout=min(5.0, timeout), max_bytes=max_bytes)
-        )
+        clients.append(JsonRpc(unique, url, timeout=timeout, connect_timeout=min(5.0, timeout), max_bytes=max_bytes))
     return clients
 
 

@@ -17,8 +17,8 @@ from adapters.evm.fees import GasFees, Price
 from adapters.evm.params import GWEI
 from adapters.evm.payload import DYNAMIC, LEGACY, Transfer, decode, encode
 from gateway.core.chain import AttemptKind, FeeLevel, Hold, Pending, Reject, Signature, Unsigned
-from gateway.core.errors import BadRequest, SignedMismatch
-from gateway.core.once import WouldPayTwice, excludes
+from gateway.core.errors import BadRequest, SignedMismatch, WouldPayTwice
+from gateway.core.once import excludes
 from gateway.core.substatus import SubStatus
 from tests.adapters.evm.vault import ELSEWHERE, ETHER, FEES, LEGACY_FEES, Book, Key, codec, transfer_of, withdrawal
 

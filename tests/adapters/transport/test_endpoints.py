@@ -52,9 +52,7 @@ async def chain_one(client: JsonRpc) -> str | None:
 
 
 def endpoints(*nodes: Node, clock: Callable[[], float] | None = None) -> Endpoints:
-    return Endpoints(
-        "test", [cast(JsonRpc, n) for n in nodes], check_identity=chain_one, clock=clock or Clock()
-    )
+    return Endpoints("test", [cast(JsonRpc, n) for n in nodes], check_identity=chain_one, clock=clock or Clock())
 
 
 def down(why: str = "refused") -> Unreachable:

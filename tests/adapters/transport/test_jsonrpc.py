@@ -123,9 +123,7 @@ async def test_an_error_body_is_read_whatever_the_http_status(serve: Serve, stat
 
 
 async def test_an_error_whose_id_the_node_could_not_read_is_ours(serve: Serve) -> None:
-    client = await serve(
-        text('{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}', 400)
-    )
+    client = await serve(text('{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}', 400))
     with pytest.raises(RpcError, match="parse error"):
         await client.call("m")
 
@@ -229,14 +227,10 @@ async def test_an_empty_batch_asks_nobody() -> None:
 
 async def test_one_error_for_a_whole_batch_is_the_error_of_each(serve: Serve) -> None:
     client = await serve(text('{"id": null, "error": {"code": -32600, "message": "batch too large"}}'))
-    assert [str(r) for r in await client.batch([("a", []), ("b", [])])] == [
-        "batch too large (code -32600)"
-    ] * 2
+    assert [str(r) for r in await client.batch([("a", []), ("b", [])])] == ["batch too large (code -32600)"] * 2
 
 
-@pytest.mark.parametrize(
-    "ids", [[1], [1, 1], [1, 2, 2], [1, 3], [1, None], [True, 2], ["1", 2], []], ids=repr
-)
+@pytest.mark.parametrize("ids", [[1], [1, 1], [1, 2, 2], [1, 3], [1, None], [True, 2], ["1", 2], []], ids=repr)
 async def test_a_batch_with_missing_foreign_or_double_ids_is_garbled(serve: Serve, ids: list[object]) -> None:
     client = await serve(text(json.dumps([{"id": i, "result": 0} for i in ids])))
     with pytest.raises(Garbled):
@@ -356,9 +350,7 @@ async def test_credentials_go_to_basic_auth_and_nowhere_else(serve: Serve) -> No
     await client.close()
 
 
-@pytest.mark.parametrize(
-    "url", ["http://u:s3cret@127.0.0.1:{}/k3y?t=k3y", "http://u:s3cret@nowhere.invalid/k3y"]
-)
+@pytest.mark.parametrize("url", ["http://u:s3cret@127.0.0.1:{}/k3y?t=k3y", "http://u:s3cret@nowhere.invalid/k3y"])
 async def test_a_failed_connection_tells_no_secret(url: str, unused_tcp_port: int) -> None:
     client = JsonRpc("node", url.format(unused_tcp_port), timeout=2)
     with pytest.raises(Unreachable) as caught:
@@ -382,9 +374,7 @@ def test_a_name_is_host_and_port(url: str, name: str) -> None:
     assert endpoint_name(url) == name
 
 
-@pytest.mark.parametrize(
-    "url", ["", "secret", "ftp://secret/", "http://", "http://secret:notaport/", "//secret"]
-)
+@pytest.mark.parametrize("url", ["", "secret", "ftp://secret/", "http://", "http://secret:notaport/", "//secret"])
 def test_a_bad_url_is_refused_without_showing_it(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         endpoint_name(url)
