@@ -1,4 +1,4 @@
-"""The composition root: from a configuration to a running gateway. Only here (and in the CLI) adapters meet the store."""
+"""The composition root: from a configuration to a running gateway; only here (and in the CLI) all parts meet."""
 
 from __future__ import annotations
 

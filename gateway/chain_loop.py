@@ -23,9 +23,9 @@ from gateway.core.errors import (
     SignerError,
     StaleWrite,
     StoreUnavailable,
+    WouldPayTwice,
 )
 from gateway.core.ids import AccountId
-from gateway.core.once import WouldPayTwice
 from gateway.core.signing import Signer
 from gateway.core.store import Store
 from gateway.gates import pass_gates
@@ -136,8 +136,9 @@ class ChainLoop:
                 await asyncio.sleep(self._pause)
 
     async def _track(self) -> None:
-        while not await self.tracker.start():
-            await asyncio.sleep(self._lease / 2)  # another process owns it; look again before its lease could end
+        # Another process owns it; nothing of ours can be awaited for it to end.
+        while not await self.tracker.start():  # noqa: ASYNC110
+            await asyncio.sleep(self._lease / 2)
         while True:
             await self.tracker.step()
 

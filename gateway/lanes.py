@@ -30,7 +30,7 @@ from gateway.core.chain import (
     Signed,
     Unsigned,
 )
-from gateway.core.errors import SignedMismatch, SignerRefused
+from gateway.core.errors import JournalAhead, SignedMismatch, SignerRefused
 from gateway.core.ids import AttemptId, WithdrawalId, uuid7
 from gateway.core.lifecycle import Status
 from gateway.core.once import check_excludes
@@ -38,7 +38,7 @@ from gateway.core.records import Attempt, Move, Withdrawal
 from gateway.core.signing import Signer, SigningOrder
 from gateway.core.store import Store
 from gateway.core.substatus import SubStatus
-from gateway.journal import record_of
+from gateway.journal import BEHIND, record_of
 from gateway.ownership import Ownership
 from gateway.submitter import Submitter
 
@@ -193,6 +193,9 @@ class LaneWorker:
     async def _sign_and_send(self, pairs: Sequence[Pair]) -> None:
         try:
             signed = await self._sign(pairs)
+        except JournalAhead as ahead:
+            await self._halt(pairs[0][0], f"{BEHIND}: {ahead}")
+            return
         except SignerRefused as refusal:
             if len(pairs) > 1:
                 for pair in pairs:

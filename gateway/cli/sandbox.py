@@ -54,21 +54,24 @@ async def prepare(
     What is there already is kept, so that a gateway can be started again on it. `urls`: other addresses of the nodes (a
     proxy in front of them).
     """
+    config = _write(folder, _toml(devnets, vaults, store, urls or {}, chain_settings or {}, timing or {}))
+    if not config.signer.key_file.exists():
+        secret = keyfile.read_password(file=config.signer.password_file)
+        await LocalSigner.create(config.signer.key_file, config.signer.journal, secret, work=keyfile.CHEAP)
+    await upgrade.upgrade(config.store.url)
+    return config
+
+
+def _write(folder: Path, text: str) -> Config:
     folder.mkdir(parents=True, exist_ok=True)
     password = folder / "password"
     if not password.exists():
         password.touch(mode=0o600)
         password.write_text(secrets.token_urlsafe(24))
     path = folder / CONFIG
-    text = _toml(devnets, vaults, store, urls or {}, chain_settings or {}, timing or {})
-    path.touch(mode=0o600)
+    path.touch(mode=0o600)  # node addresses may hold credentials
     path.write_text(text)
-    config = load(path)
-    if not config.signer.key_file.exists():
-        secret = keyfile.read_password(file=config.signer.password_file)
-        await LocalSigner.create(config.signer.key_file, config.signer.journal, secret, work=keyfile.CHEAP)
-    await upgrade.upgrade(config.store.url)
-    return config
+    return load(path)
 
 
 def _toml(

@@ -11,9 +11,10 @@ GatewayError
 │   └── StoreUnavailable the database is gone or read-only: nothing was written; try again later
 ├── SignerError
 │   ├── SignerUnavailable  nothing was signed: try again later
-│   ├── SignerRefused      the signer says no to this withdrawal
-│   └── JournalAhead       the signer has signed what the store does not know: reconcile first
+│   └── SignerRefused      the signer says no to this withdrawal
+│       └── JournalAhead   the signer has signed what the store does not know: halt, reconcile first
 ├── SignedMismatch      the bytes are not what was approved: never send them
+├── WouldPayTwice       new bytes would not exclude an earlier payment: a bug, stopped in time; halt
 └── ChainError          .chain .call
     ├── NodeUnavailable    it had no effect: try again later
     ├── OutcomeUnknown     it may have had effect: look the hash up, never build anew (only `send` raises it)
@@ -84,12 +85,16 @@ class SignerRefused(SignerError):
     """The signer refuses to sign this."""
 
 
-class JournalAhead(SignerError):
+class JournalAhead(SignerRefused):
     """The signer's journal holds signatures that the store does not know."""
 
 
 class SignedMismatch(GatewayError):
     """Signed bytes do not decode to the approved intent."""
+
+
+class WouldPayTwice(GatewayError):
+    """New bytes were about to be signed that do not exclude an earlier payment."""
 
 
 class ChainError(GatewayError):

@@ -6,11 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gateway.core.chain import BlockRef, Intent, Landed, Pending
-from gateway.core.errors import GatewayError
-
-
-class WouldPayTwice(GatewayError):
-    """New bytes were about to be signed that do not exclude an earlier payment: a bug, stopped in time."""
+from gateway.core.errors import WouldPayTwice
 
 
 def excludes(one: Iterable[str], other: Iterable[str]) -> bool:

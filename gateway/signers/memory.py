@@ -10,7 +10,7 @@ from typing import Final
 import cbor2
 
 from gateway.core.chain import Signature, SigningRequest
-from gateway.core.errors import SignerRefused
+from gateway.core.errors import JournalAhead, SignerRefused
 from gateway.core.ids import WithdrawalId
 from gateway.core.signing import JournalLine, SigningOrder
 from gateway.signers.algorithms import check_data
@@ -30,10 +30,10 @@ class ClaimIndex:
         self._holders: dict[bytes, bytes] = {}
 
     def check(self, chain: str, claims: Sequence[str], withdrawal_id: WithdrawalId) -> None:
-        """Raise SignerRefused when a claim was signed for another withdrawal."""
+        """Raise JournalAhead when a claim was signed for another withdrawal, which the store would know if it could."""
         for claim in claims:
             if self._holders.get(_short(chain, claim), withdrawal_id.bytes) != withdrawal_id.bytes:
-                raise SignerRefused(f"withdrawal {withdrawal_id}: {claim} on {chain} was signed for another withdrawal")
+                raise JournalAhead(f"withdrawal {withdrawal_id}: {claim} on {chain} was signed for another withdrawal")
 
     def add(self, chain: str, claims: Sequence[str], withdrawal_id: WithdrawalId) -> None:
         """Note whose these claims are; the first one to have a claim keeps it."""
