@@ -10,6 +10,7 @@ from gateway.core.chain import BlockRef
 from gateway.core.decide import Go, Seen, decide, fate_of, is_over
 from gateway.core.ids import AttemptId, WithdrawalId
 from gateway.core.lifecycle import Status
+from gateway.core.once import SlotConsumed
 from gateway.core.records import Attempt, Confirmation, Move, Withdrawal
 
 
@@ -31,7 +32,7 @@ def settle(
     finalized: int,
     families: Mapping[WithdrawalId, Sequence[Attempt]],
     withdrawals: Mapping[WithdrawalId, Withdrawal],
-    dead_claims: frozenset[str],
+    dead: Mapping[str, SlotConsumed],
     threshold: int,
     now: datetime,
 ) -> Settlement:
@@ -57,7 +58,7 @@ def settle(
                 confirmations.append(Confirmation(attempt.id, tip.hash, tip.height, now))
                 if attempt.kind.pays and attempt.ok:
                     counts[withdrawal_id] = depth
-        fate = fate_of([_seen(a, tip.height, finalized, dead_claims) for a in family])
+        fate = fate_of([_seen(a, tip.height, finalized, dead) for a in family])
         fee = sum(a.fee or 0 for a in family if a.included is not None)
         step = decide(withdrawal.status, fate, wanted)
         if isinstance(step, Go):
@@ -72,12 +73,12 @@ def settle(
     return Settlement(tuple(confirmations), counts, tuple(moves), tuple(fees), alarms, tuple(close))
 
 
-def _seen(attempt: Attempt, tip: int, finalized: int, dead_claims: frozenset[str]) -> Seen:
+def _seen(attempt: Attempt, tip: int, finalized: int, dead: Mapping[str, SlotConsumed]) -> Seen:
     ref = attempt.included
     return Seen(
         kind=attempt.kind,
         depth=0 if ref is None else tip - ref.height + 1,
         ok=attempt.ok,
         final=ref is not None and ref.height <= finalized,
-        dead=ref is None and not dead_claims.isdisjoint(attempt.claims),
+        dead=next((dead[c] for c in attempt.claims if c in dead), None) if ref is None else None,
     )

@@ -20,7 +20,7 @@ from gateway.core.chain import AttemptKind, Block, BlockRef
 from gateway.core.errors import BadReply
 from gateway.core.ids import AttemptId, WithdrawalId
 from gateway.core.lifecycle import Status
-from gateway.core.once import pays_intent
+from gateway.core.once import SlotConsumed, pays_intent
 from gateway.core.records import Attempt, Inclusion, NewBroadcast, SendOutcome, Spend, Withdrawal
 from gateway.core.store import Store, Writer
 from gateway.index import Index, Matched, with_inclusion
@@ -200,17 +200,19 @@ class Tracker:
         self.advanced.set()
         return True
 
-    async def _dead_claims(self, finalized: int) -> frozenset[str]:
-        """Return claims that a foreign transaction consumed in a block that is final and still on the node's chain."""
-        dead = set()
+    async def _dead_claims(self, finalized: int) -> Mapping[str, SlotConsumed]:
+        """Prove deaths: claims that a foreign transaction consumed in a block that is final and still on the chain."""
+        dead = {}
         for spend in self._spends:
             if spend.block.height <= finalized and not spend.pays_intent:
                 canonical = await self._adapter.node.header(spend.block.height)
                 if canonical is not None and canonical.hash == spend.block.hash:
-                    dead.add(spend.claim)
-        return frozenset(dead)
+                    dead[spend.claim] = SlotConsumed(spend.claim, spend.tx_hash, spend.block)
+        return dead
 
-    async def _commit(self, block: Block, finalized: int, dead: frozenset[str], fresh: Sequence[Attempt]) -> None:
+    async def _commit(
+        self, block: Block, finalized: int, dead: Mapping[str, SlotConsumed], fresh: Sequence[Attempt]
+    ) -> None:
         ref, index = block.ref, self._index
         matched = index.match(block)
         placed = {
@@ -234,7 +236,7 @@ class Tracker:
                 finalized=finalized,
                 families={i: _as_placed(index.family(i), placed) for i in withdrawals},
                 withdrawals=withdrawals,
-                dead_claims=dead,
+                dead=dead,
                 threshold=self._adapter.info.threshold,
                 now=self._now(),
             )
@@ -257,7 +259,9 @@ class Tracker:
         self._spends = [s for s in (*self._spends, *spends) if s.claim in index.claims]
         self._tip, self._finalized = ref, finalized
 
-    def _touched(self, matched: Matched, ref: BlockRef, finalized: int, dead: frozenset[str]) -> Sequence[WithdrawalId]:
+    def _touched(
+        self, matched: Matched, ref: BlockRef, finalized: int, dead: Mapping[str, SlotConsumed]
+    ) -> Sequence[WithdrawalId]:
         """Return the withdrawals for which this block may change something."""
         index = self._index
         attempts = [hit.attempt for hit in matched.hits]

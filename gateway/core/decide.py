@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gateway.core.chain import AttemptKind
 from gateway.core.lifecycle import Status
+from gateway.core.once import SlotConsumed
 from gateway.core.substatus import SubStatus
 
 
@@ -15,14 +16,14 @@ class Seen:
     """One attempt as the chain shows it now.
 
     `depth`: confirmations of its block, 0 when no block of the present chain holds it. `final`: that block cannot
-    leave. `dead`: proven (at finalized height) that the attempt can never land.
+    leave. `dead`: the proof that the attempt can never land.
     """
 
     kind: AttemptKind
     depth: int = 0
     ok: bool = True
     final: bool = False
-    dead: bool = False
+    dead: SlotConsumed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,9 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """Every paying attempt is proven dead by something that is not ours."""
+    """Every paying attempt is proven dead; `proof` is one of the proofs."""
+
+    proof: SlotConsumed
 
 
 Fate = Unseen | Paying | FailedInBlock | Dropped | Dead
@@ -72,9 +75,9 @@ def fate_of(family: Sequence[Seen]) -> Fate:
     drops = [s for s in in_block if s.kind is AttemptKind.DROP]
     if drops:
         return Dropped(any(s.final for s in drops))
-    payments = [s for s in family if s.kind.pays]
-    if payments and all(s.dead for s in payments):
-        return Dead()
+    proofs = [s.dead for s in family if s.kind.pays]
+    if proofs and proofs[0] is not None and all(p is not None for p in proofs):
+        return Dead(proofs[0])
     return Unseen()
 
 
@@ -107,7 +110,7 @@ def is_over(fate: Fate, threshold: int) -> bool:
             return final and depth >= threshold
         case FailedInBlock(final) | Dropped(final):
             return final
-        case Dead():
+        case Dead(_):
             return True
         case Unseen():
             return False
@@ -128,17 +131,17 @@ def decide(status: Status, fate: Fate, threshold: int) -> Stay | Go:
             return _failed(status, final=final)
         case Dropped(final):
             return _dropped(status) if final else Stay()
-        case Dead():
+        case Dead(proof):
             if status is Status.CANCELLING:
                 return Go(
                     (Status.CANCELLED,),
-                    "proven that nothing was or can be paid",
+                    f"nothing was or can be paid: {proof}",
                     SubStatus.CANCELLED_BY_USER_REQUEST,
                 )
             if status in _ENDS:
                 return Go(
                     (Status.FAILED,),
-                    "its slot was used by another transaction, finalized",
+                    f"can never be paid: {proof}",
                     SubStatus.DOUBLE_SPENDING,
                 )
             return Stay()

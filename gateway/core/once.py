@@ -26,30 +26,14 @@ def check_excludes(claims: Sequence[str], earlier: Iterable[Pending]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SlotConsumed:
-    """Death: a claim was consumed, in a finalized block, by a named transaction that does not pay the intent."""
+    """Proof of death: in a finalized block a named transaction, which does not pay the intent, consumed a claim."""
 
     claim: str
     by: str
     block: BlockRef
 
-
-@dataclass(frozen=True, slots=True)
-class WindowOver:
-    """Death: the window ended at a finalized height and every block of it was read without the hash."""
-
-    window_end: int
-    read_from: int
-
-
-@dataclass(frozen=True, slots=True)
-class FailedOnChain:
-    """Death: included and failed in a finalized block."""
-
-    tx_hash: str
-    block: BlockRef
-
-
-ProofOfDeath = SlotConsumed | WindowOver | FailedOnChain
+    def __str__(self) -> str:
+        return f"{self.by} used slot {self.claim} in block {self.block.height}, finalized"
 
 
 def pays_intent(landed: Landed, intent: Intent) -> bool:

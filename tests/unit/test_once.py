@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.chain import AttemptKind, Intent, Landed, Payment, Pending
+from gateway.core.errors import WouldPayTwice
 from gateway.core.ids import AttemptId, WithdrawalId
-from gateway.core.once import WouldPayTwice, check_excludes, excludes, pays_intent
+from gateway.core.once import check_excludes, excludes, pays_intent
 
 INTENT = Intent(WithdrawalId(UUID(int=1)), "COIN", 100, "destination")
 claims = st.frozensets(st.sampled_from("abcdef"), max_size=4)
