@@ -46,12 +46,13 @@ def _from_driver(problem: DBAPIError) -> StoreError:
     text = _first_line(driver)
     if isinstance(driver, sqlite3.Error):
         return _from_sqlite(driver, text)
-    state = getattr(driver, "sqlstate", None)
-    if isinstance(state, str):
-        return _from_postgres(state, text)
+    # MariaDB's driver has an SQLSTATE too, but only the number tells its errors apart.
     number = driver.args[0] if driver is not None and driver.args else None
     if isinstance(number, int):
         return _from_mariadb(number, text)
+    state = getattr(driver, "sqlstate", None)
+    if isinstance(state, str):
+        return _from_postgres(state, text)
     return StoreUnavailable(f"the database does not answer: {text}")
 
 

@@ -102,8 +102,9 @@ transaction_events = _table(
     "transaction_events",
     Column("id", Id, primary_key=True),
     Column("transaction_id", Id, nullable=False),
-    Column("from_status", Text(32)),
-    Column("to_status", Text(32), nullable=False),
+    # 32 characters, as elsewhere, would be one too few for PENDING_3RD_PARTY_MANUAL_APPROVAL.
+    Column("from_status", Text(40)),
+    Column("to_status", Text(40), nullable=False),
     Column("reason", Text(255)),
     Column("occurred_at", Moment, nullable=False),
     choices("transaction_events", "from_status", Status),
