@@ -192,8 +192,11 @@ class BitcoinNode:
             return Presence.IN_BLOCK
         if not isinstance(raw, RpcError):
             with self._reading("getrawtransaction"):
-                # A block that was left keeps its name in the index, with no confirmations.
-                mined = number(mapping(raw).get("confirmations", 0)) > 0
+                tree = mapping(raw)
+                if tree.get("txid") != tx_hash:
+                    raise Malformed("it is another transaction than the one asked for")
+                # In a block that was left it has no confirmations.
+                mined = number(tree.get("confirmations", 0)) > 0
             return Presence.IN_BLOCK if mined else Presence.IN_POOL
         if raw.code == NOT_FOUND:
             return Presence.ABSENT
@@ -215,7 +218,7 @@ class BitcoinNode:
         with self._reading("getmempoolinfo"):
             pool, network = mapping(pool), mapping(network)
             relay = rate_units(pool.get("minrelaytxfee", network.get("relayfee")))
-            least = rate_units(pool.get("mempoolminfee", 0))
+            least = rate_units(pool.get("mempoolminfee"))
             step = rate_units(pool.get("incrementalrelayfee", network.get("incrementalfee")))
         with self._reading("estimatesmartfee"):
             found = {level: _estimate(answer) for level, answer in zip(levels, estimates, strict=True)}
