@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 
-from adapters.bitcoin.address import address_of, p2wpkh
+from embit.hashes import hash160
+
+from adapters.bitcoin.address import Kind, address_of, kind_of, script_of
 from adapters.bitcoin.params import COIN_UNITS, MAX_MONEY, Coin
 from gateway.core.chain import Block, BlockRef, Landed, Payment, Watch
+from gateway.core.errors import BadRequest
 
 HASH_LENGTH = 64
 PUBLIC_KEY_HEX = 66
@@ -26,7 +30,8 @@ def read_block(coin: Coin, answer: object, ref: BlockRef, watch: Watch) -> Block
     transactions = tree.get("tx")
     if not isinstance(transactions, list) or not transactions:
         raise Malformed("a block without transactions")
-    found = (_landed(coin, tx, watch) for tx in transactions)
+    senders = _senders(coin, watch)
+    found = (_landed(coin, tx, watch, senders) for tx in transactions)
     return Block(ref, tuple(landed for landed in found if landed is not None))
 
 
@@ -82,7 +87,7 @@ def _decimal(value: object) -> Decimal:
     return number
 
 
-def _landed(coin: Coin, answer: object, watch: Watch) -> Landed | None:
+def _landed(coin: Coin, answer: object, watch: Watch, senders: Mapping[bytes, str]) -> Landed | None:
     """Return a transaction if we watch its hash, something that it spends, or somebody who spends in it."""
     tx = mapping(answer)
     txid = tx.get("txid")
@@ -90,7 +95,7 @@ def _landed(coin: Coin, answer: object, watch: Watch) -> Landed | None:
     if not isinstance(txid, str) or not isinstance(inputs, list):
         raise Malformed("a transaction without hash or inputs")
     claims = [f"{vin['txid']}:{vin['vout']}" for vin in inputs if "txid" in vin]
-    sender = _sender(coin, inputs, watch)
+    sender = _sender(inputs, senders)
     if not sender and txid not in watch.hashes and not any(claim in watch.claims for claim in claims):
         return None
     fee = tx.get("fee")  # nodes from version 22 on
@@ -104,17 +109,33 @@ def _landed(coin: Coin, answer: object, watch: Watch) -> Landed | None:
     )
 
 
-def _sender(coin: Coin, inputs: list[Mapping[str, object]], watch: Watch) -> str:
+def _senders(coin: Coin, watch: Watch) -> dict[bytes, str]:
+    """Return our addresses by the key hash that they stand for: hashing a key is quick, writing an address is not."""
+    found = ((_key_hash(coin, address), address) for address in watch.senders)
+    return {key_hash: address for key_hash, address in found if key_hash}
+
+
+@lru_cache(maxsize=200_000)
+def _key_hash(coin: Coin, address: str) -> bytes:
+    """Return the key hash of a P2WPKH address, nothing for any other: vaults have no other."""
+    try:
+        script = script_of(coin, address)
+    except BadRequest:
+        return b""
+    return script[2:] if kind_of(script) is Kind.P2WPKH else b""
+
+
+def _sender(inputs: list[Mapping[str, object]], senders: Mapping[bytes, str]) -> str:
     """Return the first of our addresses that an input spends from: the witness of P2WPKH shows the key."""
     for vin in inputs:
         witness = vin.get("txinwitness")
         if not isinstance(witness, list) or len(witness) != 2 or len(witness[1]) != PUBLIC_KEY_HEX:
             continue
-        nested = mapping(vin.get("scriptSig", {})).get("hex", "")  # P2SH around it: another address
-        if witness[1][:2] in ("02", "03") and not nested:
-            address = p2wpkh(coin, bytes.fromhex(witness[1]))
-            if address in watch.senders:
-                return address
+        if witness[1][:2] not in ("02", "03"):
+            continue
+        address = senders.get(hash160(bytes.fromhex(witness[1])), "")
+        if address and not mapping(vin.get("scriptSig", {})).get("hex", ""):  # else P2SH around it: another address
+            return address
     return ""
 
 
