@@ -38,7 +38,9 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "evm": {"threshold": 2},
     "bitcoin": {"threshold": 2, "finality_depth": 4},
 }
-"""Small numbers, the same for the tests: COMPLETED with two blocks, final a block or two later."""
+"""Small numbers: COMPLETED with two blocks, final with three (by the node's own tag) or four."""
+SLOW_FINALITY: Mapping[str, Mapping[str, Any]] = {"evm": {"finality": 6}, "bitcoin": {"finality_depth": 7}}
+"""For tests that look between a reorg and its finality."""
 
 
 class Trait(StrEnum):

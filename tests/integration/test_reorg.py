@@ -10,7 +10,7 @@ from gateway.core.ledger import books
 from gateway.core.lifecycle import Status
 from gateway.core.records import Book, Confirmation
 from gateway.core.substatus import SubStatus
-from tests.integration.rig import Desk, Rig
+from tests.integration.rig import SLOW_FINALITY, Desk, Rig
 
 pytestmark = pytest.mark.devnet
 
@@ -93,7 +93,7 @@ async def test_a_payment_that_is_mined_again_after_completion_stays_completed(ri
 
 
 async def test_a_slot_spent_by_another_after_completion_fails_it_and_reverses_the_books(rig: Rig) -> None:
-    await rig.prepare()
+    await rig.prepare(**SLOW_FINALITY[rig.chain])
     async with rig.working() as desk:
         await desk.fund()
         ids = await _completed(desk)
@@ -102,7 +102,7 @@ async def test_a_slot_spent_by_another_after_completion_fails_it_and_reverses_th
         await desk.reorg(2, reinclude=True, instead=[raw])
         (w,) = await desk.withdrawals(ids)
         assert w.status is Status.COMPLETED  # not final yet: nothing is decided
-        await desk.mine(4)
+        await desk.mine(6)
         (w,) = await desk.until(ids, Status.FAILED, sub_status=SubStatus.DOUBLE_SPENDING)
         history = await desk.history(ids[0])
         assert [e.target for e in history.events][-2:] == [Status.COMPLETED, Status.FAILED]
