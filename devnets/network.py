@@ -47,6 +47,8 @@ Mining = Manual | Interval
 class Devnet(Protocol):
     """One local network and the levers that move it.
 
+    With one seed and manual mining, keys, addresses and transactions are the same in every run; block times are the
+    real time, so that a head is never stale, and with them block hashes differ.
     Amounts are integers in the chain's smallest unit. Hashes are text in the form the chain's node prints.
     Every lever raises DevnetError when the node refuses, LeverMissing when this network has no such lever.
     """

@@ -80,6 +80,17 @@ async def test_a_restart_keeps_port_and_chain(devnet: Devnet, payer: Payer) -> N
     assert await devnet.balance(payer.receiver) == AMOUNT
 
 
+async def test_a_long_chain_comes_back_soon_and_can_still_change(devnet: Devnet) -> None:
+    await devnet.mine(600)
+    height = await devnet.height()
+    begin = time.monotonic()
+    await devnet.restart()
+    assert time.monotonic() - begin < 5
+    await devnet.reorg(20, reinclude=True)
+    await devnet.shorten(20)
+    assert await devnet.height() == height - 19
+
+
 async def test_the_pool_fares_at_a_restart_as_the_real_node_has_it(devnet: Devnet, payer: Payer) -> None:
     payment = await payer.sign(0, AMOUNT)
     await payer.send(payment)
