@@ -13,18 +13,21 @@ from gateway.core.errors import Duplicate, StaleWrite, StoreError, StoreUnavaila
 # PostgreSQL: SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html)
 _PG_UNIQUE = "23505"
 _PG_RACE = frozenset({"40001", "40P01", "55P03"})
+_PG_NO_TABLE = "42P01"
 _PG_OUR_FAULT = ("22", "23", "42", "0A", "P0")
 
 # MariaDB: error numbers (https://mariadb.com/kb/en/mariadb-error-codes/)
 _MARIADB_UNIQUE = 1062
 _MARIADB_RACE = frozenset({1020, 1205, 1213})
 _MARIADB_OUR_FAULT = frozenset(
-    {1048, 1054, 1064, 1146, 1216, 1217, 1264, 1265, 1292, 1364, 1366, 1406, 1451, 1452, 1644, 4025}
+    {1048, 1054, 1064, 1216, 1217, 1264, 1265, 1292, 1364, 1366, 1406, 1451, 1452, 1644, 4025}
 )
 
 
 def translate(problem: Exception) -> Exception:
     """Return the error of the port for whatever a statement, a commit or a connect raised.
+
+    A table that is missing counts as a database that is gone: `open` has seen them all.
 
     A value that cannot be stored (ValueError, from our column types) comes back as itself.
     """
@@ -60,7 +63,8 @@ def _from_sqlite(driver: sqlite3.Error, text: str) -> StoreError:
     name = getattr(driver, "sqlite_errorname", "") or ""
     if name in ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY") or TAKEN in text:
         return Duplicate(text)
-    if isinstance(driver, sqlite3.IntegrityError | sqlite3.DataError) or name == "SQLITE_ERROR":
+    our_fault = name == "SQLITE_ERROR" and not text.startswith("no such table")
+    if isinstance(driver, sqlite3.IntegrityError | sqlite3.DataError) or our_fault:
         return StoreError(f"the database refused: {text}")
     return StoreUnavailable(f"the database cannot be used: {text}")
 
@@ -70,7 +74,7 @@ def _from_postgres(state: str, text: str) -> StoreError:
         return Duplicate(text)
     if state in _PG_RACE:
         return StaleWrite(f"another writer was first: {text}")
-    if state.startswith(_PG_OUR_FAULT):
+    if state.startswith(_PG_OUR_FAULT) and state != _PG_NO_TABLE:
         return StoreError(f"the database refused: {text}")
     return StoreUnavailable(f"the database cannot be used: {text}")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from sqlalchemy import insert, select, update
 
-from db.schema import accounts, vaults, workspaces
+from db.schema import accounts, lane_events, vaults, workspaces
 from db.session import Part, whole
 from gateway.core.chain import Account
-from gateway.core.ids import AccountId
+from gateway.core.ids import AccountId, uuid7
 from gateway.core.records import Vault, Workspace
 
 
@@ -87,12 +88,20 @@ class PlaceWriter(PlaceReader):
         await self._change(account_id, opening=opening)
 
     @whole
-    async def halt(self, account_id: AccountId, reason: str) -> None:
-        await self._change(account_id, halted_reason=reason)
+    async def halt(self, account_id: AccountId, reason: str, at: datetime) -> None:
+        if (await self.halted()).get(account_id) != reason:
+            await self._change(account_id, halted_reason=reason)
+            await self._note(account_id, "halted", reason, at)
 
     @whole
-    async def unhalt(self, account_id: AccountId) -> None:
+    async def unhalt(self, account_id: AccountId, because: str, at: datetime) -> None:
         await self._change(account_id, halted_reason=None)
+        await self._note(account_id, "resumed", because, at)
+
+    async def _note(self, account_id: AccountId, event: str, reason: str, at: datetime) -> None:
+        await self._sql.run(
+            insert(lane_events).values(id=uuid7(at), account_id=account_id, event=event, reason=reason, occurred_at=at)
+        )
 
     async def _change(self, account_id: AccountId, **values: str | None) -> None:
         await self._sql.change(

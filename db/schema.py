@@ -204,6 +204,17 @@ accounts = _table(
     UniqueConstraint("vault_id", "chain", name="uq_accounts_vault_id"),
 )
 
+# Append-only: who let a halted lane go on, and on what grounds, is evidence.
+lane_events = _table(
+    "lane_events",
+    Column("id", Id, primary_key=True),
+    Column("account_id", Id, ForeignKey("accounts.id", name="fk_lane_events_account_id"), nullable=False),
+    Column("event", Text(16), nullable=False),
+    Column("reason", LongText, nullable=False),
+    Column("occurred_at", Moment, nullable=False),
+    Index("ix_lane_events_account_id", "account_id", "occurred_at"),
+)
+
 # ---- withdrawals: what the shared tables have no column for ----------------------------------------------
 
 transaction_details = _table(

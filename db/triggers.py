@@ -41,6 +41,7 @@ GUARDS: tuple[Guard, ...] = (
     Guard("broadcast_attempts"),
     Guard("withdrawal_operations"),
     Guard("ledger_entries"),
+    Guard("lane_events"),
     Guard("attempt_claims"),
     Guard("hashes"),
     Guard("confirmations", once=("reorged_at",)),

@@ -64,7 +64,7 @@ class Gateway:
 
     async def run(self) -> None:
         """Run every chain until cancelled. ConfigError: a node of the wrong chain answered."""
-        await journal.halt_what_is_behind(self.store, self.signer)
+        await journal.halt_what_is_behind(self.store, self.signer, now=utc_now())
         try:
             async with asyncio.TaskGroup() as group:
                 for name, loop in self.loops.items():

@@ -179,7 +179,7 @@ class ChainLoop:
         except WouldPayTwice as error:
             log.error("lane halted", chain=self._chain, account=account.address, error=str(error))
             async with self._store.write() as writer:
-                await writer.halt(account.id, str(error))
+                await writer.halt(account.id, str(error), self._now())
 
     async def _wait(self) -> None:
         """Wait for a block, a new withdrawal in this process, or the poll for those of other processes."""

@@ -73,7 +73,7 @@ async def unknown_lines(store: Store, signer: Signer) -> Sequence[JournalLine]:
     return missing
 
 
-async def halt_what_is_behind(store: Store, signer: Signer) -> int:
+async def halt_what_is_behind(store: Store, signer: Signer, *, now: datetime) -> int:
     """Halt every lane for which the journal is ahead of the store; return how many lines are unknown."""
     missing = await unknown_lines(store, signer)
     if not missing:
@@ -82,7 +82,7 @@ async def halt_what_is_behind(store: Store, signer: Signer) -> int:
     async with store.write() as writer:
         for account in await writer.accounts():
             if (account.chain, account.address) in addresses:
-                await writer.halt(account.id, f"{BEHIND}; run `gateway db reconcile`")
+                await writer.halt(account.id, f"{BEHIND}; run `gateway db reconcile`", now)
     log.error("signing refused", reason=BEHIND, lines=len(missing), accounts=sorted(addresses))
     return len(missing)
 
@@ -130,7 +130,7 @@ async def reconcile(store: Store, signer: Signer, adapters: dict[str, Adapter], 
     async with store.write() as writer:
         for account_id, reason in (await writer.halted()).items():
             if reason.startswith(BEHIND):
-                await writer.unhalt(account_id)
+                await writer.unhalt(account_id, "restored from the signer's journal", now)
     return restored
 
 

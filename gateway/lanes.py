@@ -278,7 +278,7 @@ class LaneWorker:
     async def _halt(self, withdrawal: Withdrawal, reason: str) -> None:
         log.error("lane halted", account=self._account.address, withdrawal=str(withdrawal.id), reason=reason)
         async with self._store.write(await self._ownership.fence()) as writer:
-            await writer.halt(self._account.id, reason)
+            await writer.halt(self._account.id, reason, self._now())
             await writer.alarm(withdrawal.id, reason)
 
 

@@ -288,7 +288,7 @@ class Tracker:
             reason = f"{landed.tx_hash}, which is not ours, used slot {foreign.claim}"
             log.error("lane halted", chain=self._chain, reason=reason, pays_the_same=pays)
             for attempt in foreign.attempts:
-                await writer.halt(attempt.account_id, reason)
+                await writer.halt(attempt.account_id, reason, self._now())
                 if pays:
                     await writer.alarm(attempt.withdrawal_id, f"{reason} and pays the same: resolve by hand")
         return spends
@@ -300,7 +300,7 @@ class Tracker:
             if held.isdisjoint(landed.claims):
                 reason = f"the chain shows a spend from {landed.sender} that the store does not know: {landed.tx_hash}"
                 log.error("lane halted", chain=self._chain, reason=reason)
-                await writer.halt(account_id, reason)
+                await writer.halt(account_id, reason, self._now())
 
     async def _note_first_sends(self, writer: Writer, matched: Matched) -> None:
         # Where the submitter was first the store skips the row.

@@ -20,6 +20,8 @@ tx = typer.Typer(no_args_is_help=True, help="Withdrawals: create, list, show.")
 db = typer.Typer(no_args_is_help=True, help="The database: upgrade, check, reconcile.")
 keys = typer.Typer(no_args_is_help=True, help="The local signer's key file.")
 devnet = typer.Typer(no_args_is_help=True, help="Local networks for development.")
+lane = typer.Typer(no_args_is_help=True, help="Lanes: which are halted, and letting one go on.")
+app.add_typer(lane, name="lane")
 app.add_typer(tx, name="tx")
 app.add_typer(db, name="db")
 app.add_typer(keys, name="keys")
@@ -135,6 +137,27 @@ def db_reconcile(config: ConfigOption = DEFAULT, json: JsonOption = False) -> No
 
     logs.set_up("warning")
     run(reconcile(load_or_exit(config), as_json=json))
+
+
+@lane.command("list")
+def lane_list(config: ConfigOption = DEFAULT, json: JsonOption = False) -> None:
+    """List the accounts, and why signing is refused for one."""
+    from gateway.cli.lane import show
+
+    run(show(load_or_exit(config), as_json=json))
+
+
+@lane.command("resume")
+def lane_resume(
+    chain: Annotated[str, typer.Option(help="The chain.")],
+    address: Annotated[str, typer.Option(help="The account's address.")],
+    because: Annotated[str, typer.Option(help="On what grounds; kept for ever.")],
+    config: ConfigOption = DEFAULT,
+) -> None:
+    """Allow signing for a halted account again, when a person has explained what happened."""
+    from gateway.cli.lane import resume
+
+    run(resume(load_or_exit(config), chain=chain, address=address, because=because))
 
 
 @keys.command("create")

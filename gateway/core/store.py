@@ -102,8 +102,11 @@ class Writer(Reader, Protocol):
         """Duplicate: the address belongs to a vault already, or the vault has an account on the chain."""
 
     async def set_opening(self, account_id: AccountId, opening: str) -> None: ...
-    async def halt(self, account_id: AccountId, reason: str) -> None: ...
-    async def unhalt(self, account_id: AccountId) -> None: ...
+    async def halt(self, account_id: AccountId, reason: str, at: datetime) -> None:
+        """Refuse signing for an account, and keep in its history why."""
+
+    async def unhalt(self, account_id: AccountId, because: str, at: datetime) -> None:
+        """Allow signing again, and keep on what grounds."""
 
     # withdrawals
     async def accept(self, withdrawals: Sequence[Withdrawal], *, reason: str) -> None:

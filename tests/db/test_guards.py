@@ -106,6 +106,7 @@ async def scene(place: Place, world: World) -> AsyncIterator[Scene]:
     withdrawal, attempt = await world.sent(f"claim-{new_id()}")
     async with world.store.write() as writer:
         await writer.confirm([Confirmation(attempt.id, f"block-{new_id()}", 7, now())])
+        await writer.halt(withdrawal.account_id, "a spend that nobody knows", now())
     async with place.connect() as connection:
         await connection.execute(
             insert(withdrawal_operations).values(
@@ -124,6 +125,7 @@ async def scene(place: Place, world: World) -> AsyncIterator[Scene]:
             ("transaction_details", "transaction_id", withdrawal.transaction_id),
             ("transaction_events", "transaction_id", withdrawal.transaction_id),
             ("ledger_entries", "transaction_id", withdrawal.transaction_id),
+            ("lane_events", "account_id", withdrawal.account_id),
             ("withdrawals", "id", withdrawal.id),
             ("withdrawal_operations", "withdrawal_id", withdrawal.id),
             ("broadcast_attempts", "withdrawal_id", withdrawal.id),

@@ -11,7 +11,7 @@ from gateway.core.errors import BadRequest, Duplicate, IllegalMove, StaleWrite, 
 from gateway.core.ids import AccountId, VaultId, WithdrawalId
 from gateway.core.lifecycle import Status
 from gateway.core.records import Filter, Withdrawal
-from tests.db.world import World, new_id
+from tests.db.world import World, new_id, now
 
 S = Status
 
@@ -185,11 +185,11 @@ async def test_places_read_back_and_an_address_belongs_to_one_vault(world: World
 async def test_a_halt_is_kept_until_it_is_lifted(world: World) -> None:
     account = world.accounts[0]
     async with world.store.write() as writer:
-        await writer.halt(account.id, "a spend that we do not know")
+        await writer.halt(account.id, "a spend that we do not know", now())
         await writer.set_opening(account.id, "7")
         assert (await writer.halted())[account.id] == "a spend that we do not know"
     async with world.store.write() as writer:
-        await writer.unhalt(account.id)
+        await writer.unhalt(account.id, "it was ours", now())
     async with world.store.read() as reader:
         assert account.id not in await reader.halted()
         assert (await reader.accounts(world.chain))[0].opening == "7"

@@ -53,6 +53,7 @@ GUARDS = (
     Guard("broadcast_attempts"),
     Guard("withdrawal_operations"),
     Guard("ledger_entries"),
+    Guard("lane_events"),
     Guard("attempt_claims"),
     Guard("hashes"),
     Guard("confirmations", once=("reorged_at",)),
@@ -109,6 +110,7 @@ def upgrade() -> None:
         _accounts(),
         _transaction_details(),
         _ledger_entries(),
+        _lane_events(),
         _attempts(),
         _attempt_claims(),
         _slots(),
@@ -336,6 +338,21 @@ def _ledger_entries() -> sa.Table:
         sa.ForeignKeyConstraint(["transaction_id"], ["transactions.id"], name="fk_ledger_entries_transaction_id"),
     )
     op.create_index("ix_ledger_entries_transaction_id", "ledger_entries", ["transaction_id", "occurred_at"])
+    return table
+
+
+def _lane_events() -> sa.Table:
+    table = _table(
+        "lane_events",
+        sa.Column("id", Id(), nullable=False),
+        sa.Column("account_id", Id(), nullable=False),
+        sa.Column("event", Text(16), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("occurred_at", Moment(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"], name="fk_lane_events_account_id"),
+    )
+    op.create_index("ix_lane_events_account_id", "lane_events", ["account_id", "occurred_at"])
     return table
 
 
