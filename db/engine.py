@@ -122,6 +122,8 @@ def _mariadb_arguments() -> dict[str, Any]:
 def _sqlite(url: URL, *, create: bool, readers: int) -> Database:
     assert url.database is not None
     path = Path(os.path.abspath(url.database))
+    if create and not path.parent.is_dir():
+        raise ConfigError([f"database: there is no folder {path.parent}"])
     # mode=rw: a connection made later must not put an empty file where ours has vanished.
     address = URL.create(
         url.drivername,
