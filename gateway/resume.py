@@ -14,8 +14,8 @@ from gateway.journal import BEHIND
 async def resume(store: Store, adapter: Adapter, account: Account, *, because: str, now: datetime) -> str:
     """Let a halted account sign again from the state that the chain shows now; return why it was halted.
 
-    What the chain shows becomes the account's opening state, and `because` stays in its history for ever. BadRequest: it
-    is not halted, no grounds are given, or the store is behind the journal (which only a reconciliation mends).
+    What the chain shows becomes the account's opening state, and `because` stays in its history for ever. BadRequest:
+    it is not halted, no grounds are given, or the store is behind the journal (which only a reconciliation mends).
     """
     if not because.strip():
         raise BadRequest("say on what grounds", field="because")
