@@ -61,7 +61,7 @@ def replacement(market: Price, earlier: Iterable[Price], percent: int) -> Price:
     for old in earlier:
         max_fee = max(max_fee, bumped(old.max_fee, percent))
         tip = max(tip, bumped(old.tip, percent))
-    return Price(max(max_fee, tip), tip)
+    return Price(max_fee, tip)
 
 
 def bumped(old: int, percent: int) -> int:

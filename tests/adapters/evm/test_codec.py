@@ -311,6 +311,17 @@ def test_every_attempt_of_a_family_excludes_every_other(
         family.append(attempt)
 
 
+def test_the_dearest_attempt_is_outbid_wherever_it_stands_in_the_family() -> None:
+    book = Book()
+    intent = book.intent()
+    book.send(book.order(intent))
+    dear = book.send(book.order(intent, kind=AttemptKind.BOOST, level=FeeLevel.HIGH))
+    book.pending.reverse()
+    new = transfer_of(book.send(book.order(intent, kind=AttemptKind.BOOST, level=FeeLevel.LOW)))
+    assert new.price.max_fee > transfer_of(dear).price.max_fee
+    assert new.price.tip > transfer_of(dear).price.tip
+
+
 def test_a_replacement_keeps_its_nonce_when_the_chain_says_something_else() -> None:
     """The count that a node gives now is of no interest: the stored attempt is."""
     book = Book(mined=0)
