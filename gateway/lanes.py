@@ -67,16 +67,15 @@ def plan_lane(
     """Decide what to build for the waiting withdrawals, in their order; pure.
 
     Each build sees the claims and attempts of the ones before it. The first that must wait ends the plan, so that
-    nobody overtakes. Bytes that do not exclude an earlier payment of the same withdrawal raise WouldPayTwice.
+    nobody overtakes; a full lane's first is asked for too, because the chain may have a better reason to wait. Bytes
+    that do not exclude an earlier payment of the same withdrawal raise WouldPayTwice.
     """
     take: list[Pair] = []
     reject: list[tuple[Withdrawal, Reject]] = []
     room = codec.room(lane)
     for withdrawal in waiting:
-        if len(take) >= min(room, codec.info.batch):
-            if room <= len(take):
-                full = Hold(SubStatus.NONE, f"{codec.info.lane_depth} in flight already")
-                return Plan(tuple(take), tuple(reject), (withdrawal, full))
+        full = len(take) >= room
+        if len(take) >= codec.info.batch and not full:
             break
         earlier = tuple(signed_before.get(withdrawal.id, ()))
         order = Build(withdrawal.intent, AttemptKind.PAYMENT, withdrawal.fee_level, withdrawal.max_fee, earlier)
@@ -86,6 +85,9 @@ def plan_lane(
                 return Plan(tuple(take), tuple(reject), (withdrawal, built))
             case Reject():
                 reject.append((withdrawal, built))
+            case Unsigned() if full:
+                hold = Hold(SubStatus.NONE, f"{codec.info.lane_depth} in flight already")
+                return Plan(tuple(take), tuple(reject), (withdrawal, hold))
             case Unsigned():
                 check_excludes(built.claims, earlier)
                 attempt = Attempt(

@@ -64,6 +64,12 @@ def test_a_full_lane_waits() -> None:
     assert made.hold[0].id == withdrawal(4).id
 
 
+def test_a_full_lane_waits_for_the_chain_s_own_reason_where_there_is_one() -> None:
+    made = plan(Counter(w4=Hold(SubStatus.TOO_LONG_MEMPOOL_CHAIN, "behind others")), [1, 2, 3, 4])
+    assert made.hold is not None
+    assert made.hold[1].sub_status is SubStatus.TOO_LONG_MEMPOOL_CHAIN
+
+
 def test_nobody_overtakes_one_that_must_wait() -> None:
     made = plan(Counter(w2=Hold(SubStatus.INSUFFICIENT_FUNDS, "no funds")), [1, 2, 3])
     assert [w.id for w, _ in made.take] == [withdrawal(1).id]
