@@ -12,6 +12,7 @@ import structlog
 from adapters.evm import address, fees, replies
 from adapters.evm.codec import EvmFacts, Gas, Need, Reverts, Unclear
 from adapters.evm.fees import LEGACY_PERCENT, GasFees
+from adapters.evm.heads import NewHeads
 from adapters.evm.params import FALLBACK_DEPTH, TRANSFER_GAS, Settings
 from adapters.evm.refusals import classify, most_telling
 from adapters.transport.endpoints import Endpoints
@@ -54,11 +55,16 @@ class EvmNode:
             make_clients(settings.urls, timeout=settings.timeout, max_bytes=settings.max_bytes),
             check_identity=self._wrong_chain,
         )
+        self._news = NewHeads(name, settings.ws_url) if settings.ws_url else None
 
     async def open(self) -> None:
         await self._endpoints.open()
+        if self._news is not None:
+            self._news.open()
 
     async def close(self) -> None:
+        if self._news is not None:
+            await self._news.close()
         await self._endpoints.close()
 
     async def head(self) -> BlockRef:
@@ -92,7 +98,11 @@ class EvmNode:
             left = deadline - loop.time()
             if head.hash != known.hash or left <= 0:
                 return head
-            await asyncio.sleep(min(self._settings.poll_interval, left))
+            pause = min(self._settings.poll_interval, left)
+            if self._news is None:
+                await asyncio.sleep(pause)
+            else:
+                await self._news.wait(pause)
 
     async def finalized(self, head: BlockRef) -> int:
         if self._settings.finality != "tag":

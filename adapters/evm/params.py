@@ -58,6 +58,8 @@ class Settings(BaseModel):
     """False where a sequencer takes the first that it sees and keeps no pool."""
     lane_depth: Annotated[int, Field(ge=1, le=1_000)] = 16
     """How many may wait at once; nodes keep 16 of one account for certain."""
+    ws_url: Annotated[str, Field(pattern=r"^wss?://")] | None = None
+    """A node's WebSocket for news of heads; without it, and whenever it is silent, `poll_interval` finds them."""
     poll_interval: Annotated[float, Field(gt=0, le=600)] = 1.0
     timeout: Annotated[float, Field(gt=0, le=600)] = 10.0
     max_bytes: Annotated[int, Field(ge=1_000_000)] = MAX_BYTES
