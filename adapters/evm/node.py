@@ -336,15 +336,21 @@ def _landed(ours: _Ours, receipts: object, ref: BlockRef, watch: Watch) -> tuple
     results = _results(receipts, ref, {tx_hash for tx_hash, _, _ in ours})
     landed = []
     for tx_hash, tx, claim in ours:
-        ok, fee = results[tx_hash]
+        ok, fee, used = results[tx_hash]
         sender = address.checksum(replies.address(tx.get("from")))
         known = sender if sender in watch.senders else ""
-        landed.append(Landed(tx_hash, (claim,), known, ok, fee, _pays(tx) if ok else ()))
+        pays = _pays(tx) if ok else ()
+        landed.append(Landed(tx_hash, (claim,), known, ok, fee, pays, opaque=_runs_code(tx, used)))
     return tuple(landed)
 
 
-def _results(receipts: object, ref: BlockRef, wanted: set[str]) -> dict[str, tuple[bool, int]]:
-    """Return of each wanted transaction whether it executed and what it cost in wei."""
+def _runs_code(tx: replies.Fields, gas_used: int) -> bool:
+    """Say whether code ran: then value may have moved on in calls that a block does not show."""
+    return tx.get("to") is None or tx.get("input", "0x") != "0x" or gas_used > TRANSFER_GAS
+
+
+def _results(receipts: object, ref: BlockRef, wanted: set[str]) -> dict[str, tuple[bool, int, int]]:
+    """Return of each wanted transaction whether it executed, what it cost in wei, and the gas it used."""
     results = {}
     for item in replies.items(receipts):
         receipt = replies.fields(item)
@@ -356,7 +362,7 @@ def _results(receipts: object, ref: BlockRef, wanted: set[str]) -> dict[str, tup
         used, paid = replies.quantity(receipt.get("gasUsed")), replies.quantity(receipt.get("effectiveGasPrice"))
         # Rollups of the OP stack charge for their own chain on top.
         fee = used * paid + (replies.quantity(receipt["l1Fee"]) if receipt.get("l1Fee") else 0)
-        results[tx_hash] = (replies.quantity(receipt.get("status"), 1) == 1, fee)
+        results[tx_hash] = (replies.quantity(receipt.get("status"), 1) == 1, fee, used)
     if results.keys() != wanted:
         raise ValueError("receipts that leave out transactions of the block")
     return results

@@ -81,7 +81,8 @@ class Landed:
 
     `claims` are the claims that it consumed, `sender` the address of ours that it spent from if it is one of
     the watched (else ""), `ok` whether it executed, `fee` what it cost in base units (None: not known from
-    the block), `pays` every transfer of native coin that it made.
+    the block), `pays` every transfer of native coin that it shows, `opaque` whether it may have moved more than it
+    shows (code ran).
     """
 
     tx_hash: str
@@ -90,6 +91,7 @@ class Landed:
     ok: bool
     fee: int | None
     pays: tuple[Payment, ...]
+    opaque: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,5 +37,7 @@ class SlotConsumed:
 
 
 def pays_intent(landed: Landed, intent: Intent) -> bool:
-    """Say whether a transaction that is not ours pays what the intent asks (then a person must look)."""
-    return landed.ok and any(p.address == intent.destination and p.amount == intent.amount for p in landed.pays)
+    """Say whether a transaction that is not ours pays what the intent asks, or may (then a person must look)."""
+    if not landed.ok:
+        return False
+    return landed.opaque or any(p.address == intent.destination and p.amount == intent.amount for p in landed.pays)

@@ -92,8 +92,8 @@ def test_of_the_payments_that_pass_the_check_at_most_one_can_land(
     assert all(set(one.claims) & set(other.claims) for one, other in combinations(paying, 2))
 
 
-def landed(*pays: Payment, ok: bool = True) -> Landed:
-    return Landed(tx_hash="h", claims=("a",), sender="s", ok=ok, fee=None, pays=pays)
+def landed(*pays: Payment, ok: bool = True, opaque: bool = False) -> Landed:
+    return Landed(tx_hash="h", claims=("a",), sender="s", ok=ok, fee=None, pays=pays, opaque=opaque)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,11 @@ def landed(*pays: Payment, ok: bool = True) -> Landed:
         (landed(Payment("destination", 99)), False),
         (landed(Payment("other", 100)), False),
         (landed(), False),
+        (landed(opaque=True), True),
+        (landed(opaque=True, ok=False), False),
     ],
 )
-def test_a_foreign_transaction_pays_the_intent_if_destination_and_amount_agree(found: Landed, answer: bool) -> None:
+def test_a_foreign_transaction_pays_the_intent_if_destination_and_amount_agree_or_cannot_be_known(
+    found: Landed, answer: bool
+) -> None:
     assert pays_intent(found, INTENT) is answer

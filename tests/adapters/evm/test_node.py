@@ -232,6 +232,20 @@ async def test_a_block_without_anything_of_ours_is_one_call(start: Start, proxie
     assert proxies[0].counts == {"eth_getBlockByHash": 1}
 
 
+@pytest.mark.parametrize(
+    ("data", "used", "opaque"), [("0x", 21_000, False), ("0x", 21_055, True), ("0x01", 21_016, True)]
+)
+async def test_where_code_ran_more_may_have_moved_than_is_shown(
+    start: Start, data: str, used: int, opaque: bool
+) -> None:
+    transactions = [tx(2, STRANGER, 9) | {"input": data}]
+    receipts = [receipt(2, gasUsed=hex(used))]
+    node = await start({"eth_getBlockByHash": header(transactions=transactions), "eth_getBlockReceipts": receipts})
+    block = await node.block(REF, WATCH)
+    assert block is not None
+    assert [found.opaque for found in block.landed] == [opaque]
+
+
 async def test_a_block_shows_what_is_watched_by_hash_claim_and_sender(start: Start, proxies: list[FaultProxy]) -> None:
     transactions = [tx(1, STRANGER, 3), tx(2, STRANGER, 9), tx(3, OURS, 4), tx(4, STRANGER, 4), tx(5, OURS, 5, None)]
     receipts = [receipt(1), receipt(2, 0), receipt(3, l1Fee="0x64"), receipt(4), receipt(5)]
@@ -246,7 +260,7 @@ async def test_a_block_shows_what_is_watched_by_hash_claim_and_sender(start: Sta
             Landed(f"0x{1:064x}", (f"{STRANGER}:3",), "", True, 42_000, paid),
             Landed(f"0x{2:064x}", (f"{STRANGER}:9",), "", False, 42_000, ()),
             Landed(f"0x{3:064x}", (claim + "4",), OURS, True, 42_100, paid),
-            Landed(f"0x{5:064x}", (claim + "5",), OURS, True, 42_000, ()),
+            Landed(f"0x{5:064x}", (claim + "5",), OURS, True, 42_000, (), opaque=True),
         ),
     )
     assert proxies[0].counts == {"eth_getBlockByHash": 1, "eth_getBlockReceipts": 1}
