@@ -88,6 +88,7 @@ class ChainLoop:
             await worker.release()
 
     async def _connect(self) -> None:
+        first = True
         while True:
             try:
                 await self._adapter.node.open()
@@ -100,11 +101,15 @@ class ChainLoop:
                             async with self._store.write() as writer:
                                 await writer.set_opening(account.id, opening)
                 return
-            except ConfigError:
-                raise
+            except ConfigError as error:
+                if first:
+                    raise
+                # It was down at the start and came up wrong: the other chains go on, this one never begins on it.
+                log.error("a node of the wrong chain is refused", chain=self._chain, error=str(error))
             except (ChainError, StoreUnavailable) as error:
                 log.warning("no node yet, trying again", chain=self._chain, error=str(error))
-                await asyncio.sleep(self._pause)
+            first = False
+            await asyncio.sleep(self._pause)
 
     async def _wait_until_reconciled(self) -> None:
         # The tracker must not run past blocks that hold attempts which only the journal knows.
