@@ -314,6 +314,14 @@ class Desk:
             else:
                 await asyncio.sleep(GLANCE)
 
+    async def until_some_wait(self, ids: Sequence[WithdrawalId]) -> None:
+        """Return when a block would help: something waits in the pool, or wants more blocks on top."""
+        while True:
+            found = await self.withdrawals(ids)
+            if await self.rig.devnet.pool() or all(w.status in (Status.CONFIRMING, Status.COMPLETED) for w in found):
+                return
+            await asyncio.sleep(GLANCE)
+
     # what must be so at the end of every test
 
     async def prove(self, ids: Sequence[WithdrawalId], *, besides: Mapping[str, int] | None = None) -> None:

@@ -20,8 +20,9 @@ async def test_fifty_blocks_of_downtime_are_caught_up_one_by_one(rig: Rig) -> No
     await rig.devnet.mine(25)
     async with rig.standing() as desk:
         late = await desk.pay(3, first=3)
-    await rig.devnet.mine_empty(25)
+    tip = (await rig.devnet.mine_empty(25))[-1]
     async with rig.working() as desk:
+        await desk.followed(tip)
         await desk.until(early, Status.COMPLETED)
         head = await rig.devnet.height()
         async with desk.gateway.store.read() as reader:
