@@ -118,6 +118,7 @@ class Tracker:
         head = await self._adapter.node.next_head(self._tip, self._pace.poll)
         await self._ownership.fence()
         await self._follow(head)
+        await self._take_in()
         await self._offer_again()
 
     async def release(self) -> None:
@@ -183,11 +184,7 @@ class Tracker:
 
     async def _advance(self, ref: BlockRef, head: BlockRef) -> bool:
         """Read and commit the next block; False when the node does not know it any more."""
-        async with self._store.read() as reader:
-            fresh = await reader.unindexed(self._chain)
-        for attempt in fresh:
-            self._index.add(attempt)
-            self._index.schedule(attempt.id, time.monotonic() + self._pace.resend_after)
+        fresh = await self._fresh()
         block = await self._adapter.node.block(ref, self._index)
         if block is None:
             return False
@@ -317,6 +314,22 @@ class Tracker:
         self._deepest = max([self._deepest, *(w.threshold or 0 for w in withdrawals)])
 
     # sending again
+
+    async def _take_in(self) -> None:
+        """Take in what was signed since the last block: what a node refused is due again also while no block comes."""
+        fresh = await self._fresh()
+        if fresh:
+            async with self._store.write(await self._ownership.fence()) as writer:
+                await writer.mark_indexed([a.id for a in fresh])
+
+    async def _fresh(self) -> Sequence[Attempt]:
+        """Add what others have signed to the index; it is still to be marked so in the store."""
+        async with self._store.read() as reader:
+            fresh = await reader.unindexed(self._chain)
+        for attempt in fresh:
+            self._index.add(attempt)
+            self._index.schedule(attempt.id, time.monotonic() + self._pace.resend_after)
+        return fresh
 
     async def _offer_again(self) -> None:
         """Offer again what a reorg or a restart took from the nodes (recorded), and what waits for long (counted)."""
