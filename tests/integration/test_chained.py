@@ -4,6 +4,7 @@ import pytest
 
 from devnets.evm.network import EvmDevnet
 from gateway.core.lifecycle import Status
+from gateway.core.records import Book
 from gateway.core.substatus import SubStatus
 from tests.integration.hands import EvmHand
 from tests.integration.rig import Rig, Trait
@@ -78,7 +79,7 @@ async def test_a_payment_that_fails_in_a_block_is_failed_when_final_and_costs_it
         (w,) = await desk.until(ids, Status.FAILED, sub_status=SubStatus.SMART_CONTRACT_EXECUTION_FAILED)
         assert 0 < w.fee_paid <= w.max_fee
         books = await desk.books(ids[0])
-        assert (books["reserved"], books["paid"], books["fees"]) == (0, 0, w.fee_paid)
+        assert (books[Book.RESERVED], books[Book.PAID], books[Book.FEES]) == (0, 0, w.fee_paid)
         assert await desk.held() == 0
         assert await rig.devnet.balance((await desk.account()).address) == 10 * desk.unit - w.fee_paid
         later = await desk.pay(first=1)  # the slot is used: the next one goes on behind it
