@@ -18,6 +18,8 @@ from gateway.core.errors import ConfigError, StoreUnavailable
 WAIT_SECONDS = 30
 """How long a writer waits for a lock or for its turn before it gives up."""
 CONNECT_SECONDS = 10
+ANSWER_SECONDS = 120
+"""How long a statement may take before the database counts as gone."""
 
 
 class Kind(StrEnum):
@@ -105,7 +107,6 @@ def connect(text: str, *, create: bool = False, readers: int = 5, writers: int =
 def _postgres_arguments() -> dict[str, Any]:
     return {
         "timeout": CONNECT_SECONDS,
-        "command_timeout": 2 * WAIT_SECONDS,
         "server_settings": {
             "application_name": "withdrawal-gateway",
             "timezone": "UTC",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -10,7 +11,7 @@ from sqlalchemy import ColumnElement, CursorResult, Executable, Row, Select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db.engine import Kind
+from db.engine import ANSWER_SECONDS, Kind
 from db.errors import translate
 from gateway.core.errors import Duplicate, StaleWrite
 
@@ -35,13 +36,17 @@ class Sql:
     ) -> CursorResult[Any]:
         """Execute a statement. `taken`: what it means here that a unique key exists already."""
         try:
-            return await self.connection.execute(statement, parameters)
+            return await to_the_end(self._execute(statement, parameters))
         except (SQLAlchemyError, OSError) as problem:
             self.broken = True
             error = translate(problem)
             if isinstance(error, Duplicate) and taken is not Duplicate:
                 error = taken(str(error))
             raise error from problem
+
+    async def _execute(self, statement: Executable, parameters: Any) -> CursorResult[Any]:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await self.connection.execute(statement, parameters)
 
     async def rows(self, statement: Executable) -> Sequence[Row[Any]]:
         """Return all rows of a query."""
@@ -94,6 +99,25 @@ def whole(
             raise
 
     return wrapped
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Do what must not be left half-way, also when the caller is cancelled meanwhile; then tell it so.
+
+    A driver that is stopped within a statement leaves a connection whose state, and on SQLite whose lock, nobody
+    knows. And whoever was told of the cancellation may read what was stored: nothing more comes.
+    """
+    task = asyncio.create_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as problem:
+            cancelled = problem
+    if cancelled is not None:
+        task.exception()  # seen: the caller gives up anyway
+        raise cancelled
+    return task.result()
 
 
 def chunks(values: Sequence[T], size: int = CHUNK) -> Iterator[Sequence[T]]:

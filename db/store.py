@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -9,13 +10,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from db import leases
-from db.engine import Database, FileWatch, connect, durability
+from db.engine import ANSWER_SECONDS, Database, FileWatch, connect, durability
 from db.errors import translate
 from db.lanes import LaneReader, LaneWriter
 from db.ledger import LedgerReader
 from db.moves import StatusWriter
 from db.places import PlaceReader, PlaceWriter
-from db.session import Sql
+from db.session import Sql, to_the_end
 from db.tracking import TrackReader, TrackWriter
 from db.upgrade import schema_problems
 from db.withdrawals import DetailWriter, WithdrawalReader
@@ -98,7 +99,7 @@ class SqlStore:
             if self._file is not None:
                 self._file.check()
             try:
-                await sql.connection.commit()
+                await to_the_end(_commit(sql.connection))
             except (SQLAlchemyError, OSError) as problem:
                 raise _commit_error(translate(problem)) from problem
 
@@ -107,24 +108,26 @@ class SqlStore:
         """Open a connection in a transaction; it is rolled back unless it was committed."""
         if self._file is not None:
             self._file.check()
-        connection = await _connected(engine)
+        connection = engine.connect()
         try:
+            await to_the_end(_begin(connection))
             yield Sql(connection, self._database.kind)
         finally:
-            await connection.close()
+            if connection.sync_connection is not None:
+                await to_the_end(connection.close())
 
 
-async def _connected(engine: AsyncEngine) -> AsyncConnection:
+async def _begin(connection: AsyncConnection) -> None:
     try:
-        connection = await engine.connect()
-        try:
-            await connection.begin()
-        except BaseException:
-            await connection.close()
-            raise
+        await connection.start()
+        await connection.begin()
     except (SQLAlchemyError, OSError) as problem:
         raise translate(problem) from problem
-    return connection
+
+
+async def _commit(connection: AsyncConnection) -> None:
+    async with asyncio.timeout(ANSWER_SECONDS):
+        await connection.commit()
 
 
 def _commit_error(error: Exception) -> Exception:

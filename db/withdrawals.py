@@ -19,6 +19,7 @@ from db.schema import (
     withdrawals,
 )
 from db.session import Part, chunks, ordered, whole
+from gateway.core.errors import StaleWrite
 from gateway.core.ids import TransactionId, WithdrawalId, WorkspaceId
 from gateway.core.lifecycle import Status
 from gateway.core.records import (
@@ -158,13 +159,11 @@ class DetailWriter(WithdrawalReader):
 
     @whole
     async def set_sub_status(self, ids: Sequence[WithdrawalId], sub_status: str) -> None:
-        for chunk in chunks(ordered(ids)):
-            await self._sql.change(
+        for chunk in chunks(await self._transactions_of(ids)):
+            await self._sql.run(
                 update(transaction_details)
-                .where(transaction_details.c.transaction_id.in_(_transactions_of(chunk)))
-                .values(sub_status=sub_status),
-                len(chunk),
-                "sub-status",
+                .where(transaction_details.c.transaction_id.in_(chunk))
+                .values(sub_status=sub_status)
             )
 
     @whole
@@ -174,26 +173,28 @@ class DetailWriter(WithdrawalReader):
         for withdrawal_id, count in counts.items():
             by_count.setdefault(count, []).append(withdrawal_id)
         for count, ids in by_count.items():
-            for chunk in chunks(ordered(ids)):
+            for chunk in chunks(await self._transactions_of(ids)):
                 await self._sql.run(
                     update(transaction_details)
-                    .where(
-                        transaction_details.c.transaction_id.in_(_transactions_of(chunk)),
-                        transaction_details.c.confirmations < count,
-                    )
+                    .where(transaction_details.c.transaction_id.in_(chunk), transaction_details.c.confirmations < count)
                     .values(confirmations=count)
                 )
 
     @whole
     async def alarm(self, withdrawal_id: WithdrawalId, text: str) -> None:
-        await self._sql.change(
+        await self._sql.run(
             update(transaction_details)
-            .where(transaction_details.c.transaction_id.in_(_transactions_of([withdrawal_id])))
-            .values(alarm=text),
-            1,
-            f"withdrawal {withdrawal_id}",
+            .where(transaction_details.c.transaction_id.in_(await self._transactions_of([withdrawal_id])))
+            .values(alarm=text)
         )
 
+    async def _transactions_of(self, ids: Sequence[WithdrawalId]) -> list[TransactionId]:
+        """Return the transactions of withdrawals; StaleWrite when one is missing.
 
-def _transactions_of(ids: Sequence[WithdrawalId]) -> Any:
-    return select(withdrawals.c.transaction_id).where(withdrawals.c.id.in_(ids))
+        Asked apart: MariaDB runs an UPDATE with a subquery through every row of the table.
+        """
+        wanted = ordered(ids)
+        rows = await self._sql.rows_among(select(withdrawals.c.transaction_id), withdrawals.c.id, wanted)
+        if len(rows) != len(wanted):
+            raise StaleWrite(f"{len(wanted) - len(rows)} of {len(wanted)} withdrawals are not in the store")
+        return ordered(row.transaction_id for row in rows)

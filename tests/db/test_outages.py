@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import traceback
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -243,6 +245,22 @@ async def test_a_session_is_durable_whatever_the_database_says_by_default(empty_
         await connection.execute(text(f"ALTER DATABASE {name} SET synchronous_commit = off"))
         await connection.commit()
     assert await check(empty_place.url) == []
+
+
+async def test_a_writer_that_is_cancelled_leaves_all_or_nothing_and_a_working_store(world: World) -> None:
+    stored = 0
+    for number in range(40):
+        batch = [world.withdrawal(), world.withdrawal()]
+        task = asyncio.create_task(world.accept(*batch))
+        await asyncio.wait([task], timeout=number * 0.0005)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        async with world.store.read() as reader:
+            found = len(await reader.withdrawals([w.id for w in batch]))
+        assert found in (0, 2)
+        stored += found
+    assert await world.held_amount() == stored * 1_005_000
 
 
 async def test_a_store_reads_one_moment(world: World) -> None:
