@@ -55,7 +55,7 @@ class Change:
 
 
 async def post(sql: Sql, changes: Sequence[Change]) -> None:
-    """Write the entries that the changes call for, and correct what the accounts have promised."""
+    """Write the entries that the changes call for."""
     entries = [
         {
             "id": uuid7(change.at),
@@ -71,7 +71,6 @@ async def post(sql: Sql, changes: Sequence[Change]) -> None:
     ]
     if entries:
         await sql.run(insert(ledger_entries), entries)
-    await _hold(sql, changes)
 
 
 def _legs(change: Change) -> dict[Book, int]:
@@ -80,7 +79,8 @@ def _legs(change: Change) -> dict[Book, int]:
     return posting(before, after)
 
 
-async def _hold(sql: Sql, changes: Sequence[Change]) -> None:
+async def hold(sql: Sql, changes: Sequence[Change]) -> None:
+    """Correct what the accounts have promised, for changes that cross the line between promised and not."""
     deltas: dict[AccountId, int] = defaultdict(int)
     for change in changes:
         crossing = (change.target in HOLDS) - (change.source in HOLDS)

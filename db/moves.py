@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Column, Row, bindparam, insert, select, update
 
-from db.ledger import Change, post
+from db.ledger import Change, hold, post
 from db.schema import transaction_details, transaction_events, transactions
 from db.schema import withdrawals as withdrawal_rows
 from db.session import Part, chunks, ordered, whole
@@ -74,29 +74,15 @@ class StatusWriter(Part):
             check_path(None, (withdrawal.status,))
             _check_amounts(withdrawal)
         await self._check_external_ids(withdrawals)
+        changes = [_acceptance(w) for w in withdrawals]
+        await hold(self._sql, changes)
         await self._sql.run(insert(transactions), [_transaction_row(w) for w in withdrawals])
         await self._sql.run(insert(withdrawal_rows), [_withdrawal_row(w) for w in withdrawals])
         await self._sql.run(insert(transaction_details), [_detail_row(w) for w in withdrawals])
         await self._write_events(
             _Step(w.transaction_id, None, w.status, reason, w.status_changed_at) for w in withdrawals
         )
-        await post(
-            self._sql,
-            [
-                Change(
-                    transaction_id=w.transaction_id,
-                    account_id=w.account_id,
-                    source=None,
-                    target=w.status,
-                    amount=w.amount,
-                    max_fee=w.max_fee,
-                    fee_before=0,
-                    fee_after=w.fee_paid,
-                    at=w.status_changed_at,
-                )
-                for w in withdrawals
-            ],
-        )
+        await post(self._sql, changes)
 
     @whole
     async def move(self, moves: Sequence[Move]) -> None:
@@ -119,10 +105,9 @@ class StatusWriter(Part):
         await self._write_events(_steps(by_id, starts))
         await self._stamp_cancels(by_id, starts)
         await self._set_details(by_id)
-        await post(
-            self._sql,
-            [_change(move, facts[key], _end(starts[key], move)) for key, move in by_id.items()],
-        )
+        changes = [_change(move, facts[key], _end(starts[key], move)) for key, move in by_id.items()]
+        await hold(self._sql, changes)
+        await post(self._sql, changes)
 
     @whole
     async def set_fee(self, withdrawal: Withdrawal, fee_paid: int, at: datetime) -> None:
@@ -327,6 +312,20 @@ def _values(path: tuple[Status, ...], start: datetime) -> dict[Column[Any], Any]
 
 def _end(start: datetime, move: Move) -> datetime:
     return start + (len(move.path) - 1) * TICK
+
+
+def _acceptance(withdrawal: Withdrawal) -> Change:
+    return Change(
+        transaction_id=withdrawal.transaction_id,
+        account_id=withdrawal.account_id,
+        source=None,
+        target=withdrawal.status,
+        amount=withdrawal.amount,
+        max_fee=withdrawal.max_fee,
+        fee_before=0,
+        fee_after=withdrawal.fee_paid,
+        at=withdrawal.status_changed_at,
+    )
 
 
 def _change(move: Move, facts: Row[Any], at: datetime) -> Change:

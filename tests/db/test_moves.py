@@ -111,6 +111,18 @@ async def test_a_large_batch_with_different_ways_and_times_moves_as_one(world: W
     assert held == [0, 400 * 1_005_000, 400 * 1_005_000]
 
 
+async def test_many_that_write_about_the_same_accounts_at_once_all_get_through(world: World) -> None:
+    async def accept_and_cancel(turn: int) -> None:
+        accounts = world.accounts[turn % 3 :] + world.accounts[: turn % 3]
+        batch = [world.withdrawal(account=account) for account in accounts]
+        await world.accept(*batch)
+        async with world.store.write() as writer:
+            await writer.move([Move(w, (S.CANCELLED,), "again", now()) for w in batch])
+
+    await asyncio.gather(*(accept_and_cancel(turn) for turn in range(8)))
+    assert [await world.held_amount(number) for number in range(3)] == [0, 0, 0]
+
+
 async def test_a_cancel_stamps_the_withdrawal(world: World) -> None:
     from sqlalchemy import select
 

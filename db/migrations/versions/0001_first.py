@@ -108,9 +108,9 @@ def upgrade() -> None:
         _workspaces(),
         _vaults(),
         _accounts(),
+        _lane_events(),
         _transaction_details(),
         _ledger_entries(),
-        _lane_events(),
         _attempts(),
         _attempt_claims(),
         _slots(),
@@ -296,6 +296,21 @@ def _accounts() -> sa.Table:
     )
 
 
+def _lane_events() -> sa.Table:
+    table = _table(
+        "lane_events",
+        sa.Column("id", Id(), nullable=False),
+        sa.Column("account_id", Id(), nullable=False),
+        sa.Column("event", Text(16), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("occurred_at", Moment(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"], name="fk_lane_events_account_id"),
+    )
+    op.create_index("ix_lane_events_account_id", "lane_events", ["account_id", "occurred_at"])
+    return table
+
+
 def _transaction_details() -> sa.Table:
     table = _table(
         "transaction_details",
@@ -315,7 +330,6 @@ def _transaction_details() -> sa.Table:
         sa.Column("alarm", sa.Text()),
         sa.PrimaryKeyConstraint("transaction_id"),
         _one_of("transaction_details", "fee_level", FEE_LEVELS),
-        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"], name="fk_transaction_details_account_id"),
         sa.ForeignKeyConstraint(["transaction_id"], ["transactions.id"], name="fk_transaction_details_transaction_id"),
         sa.UniqueConstraint("workspace_id", "external_id", name="uq_transaction_details_external_id"),
     )
@@ -338,21 +352,6 @@ def _ledger_entries() -> sa.Table:
         sa.ForeignKeyConstraint(["transaction_id"], ["transactions.id"], name="fk_ledger_entries_transaction_id"),
     )
     op.create_index("ix_ledger_entries_transaction_id", "ledger_entries", ["transaction_id", "occurred_at"])
-    return table
-
-
-def _lane_events() -> sa.Table:
-    table = _table(
-        "lane_events",
-        sa.Column("id", Id(), nullable=False),
-        sa.Column("account_id", Id(), nullable=False),
-        sa.Column("event", Text(16), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("occurred_at", Moment(), nullable=False),
-        sa.PrimaryKeyConstraint("id"),
-        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"], name="fk_lane_events_account_id"),
-    )
-    op.create_index("ix_lane_events_account_id", "lane_events", ["account_id", "occurred_at"])
     return table
 
 
@@ -388,7 +387,6 @@ def _attempts() -> sa.Table:
             " OR (raw IS NOT NULL AND tx_hash IS NOT NULL AND signed_at IS NOT NULL)",
             name="ck_attempts_signed",
         ),
-        sa.ForeignKeyConstraint(["account_id"], ["accounts.id"], name="fk_attempts_account_id"),
         sa.ForeignKeyConstraint(["withdrawal_id"], ["withdrawals.id"], name="fk_attempts_withdrawal_id"),
     )
     op.create_index("ix_attempts_included_hash", "attempts", ["included_hash"])
