@@ -59,6 +59,12 @@ class PlaceReader(Part):
 class PlaceWriter(PlaceReader):
     """Writes."""
 
+    async def held_amount(self, account_id: AccountId) -> int:
+        """Base units promised; nobody else promises any until this transaction ends."""
+        statement = select(accounts.c.held).where(accounts.c.id == account_id).with_for_update(key_share=True)
+        held: int | None = (await self._sql.run(statement)).scalar()
+        return held or 0
+
     @whole
     async def add_workspace(self, workspace: Workspace) -> None:
         await self._sql.run(insert(workspaces).values(id=workspace.id, name=workspace.name))

@@ -131,7 +131,7 @@ class Intake:
         }
         if fresh:
             async with self._store.write() as writer:
-                for account_id, balance in balances.items():
+                for account_id, balance in sorted(balances.items()):  # one order, for each is locked
                     wanted = [(w, a) for w, a, account in fresh if account.id == account_id]
                     _check_funds(balance - await writer.held_amount(account_id), wanted)
                 await writer.accept([w for w, _, _ in fresh], reason="accepted")

@@ -102,6 +102,9 @@ class Writer(Reader, Protocol):
         """Duplicate: the address belongs to a vault already, or the vault has an account on the chain."""
 
     async def set_opening(self, account_id: AccountId, opening: str) -> None: ...
+    async def held_amount(self, account_id: AccountId) -> int:
+        """As the reader's; and until this transaction ends nobody else promises anything of this account."""
+
     async def halt(self, account_id: AccountId, reason: str, at: datetime) -> None:
         """Refuse signing for an account, and keep in its history why."""
 
