@@ -158,8 +158,6 @@ class LaneWorker:
 
     async def _build_next(self) -> bool:
         async with self._store.read() as reader:
-            if not await reader.headers(self._account.chain, 1):
-                return False  # the tracker has not begun: nothing would see the payment land
             waiting = await reader.queued(self._account.id, self._adapter.info.batch)
             if not waiting:
                 return False
@@ -167,6 +165,12 @@ class LaneWorker:
             pending = await reader.open_attempts(self._account.id)
             signed_before = {w.id: [a.pending for a in await reader.family(w.id) if a.raw] for w in waiting}
         facts = await self._adapter.node.survey(self._account, [w.intent for w in waiting])
+        async with self._store.read() as reader:
+            tips = await reader.headers(self._account.chain, 1)
+            # Nothing would see a payment land before the tracker has begun. And what the tracker has not read yet may
+            # hold a spend that halts this lane, or a payment whose row still says that it waits.
+            if not tips or tips[0].height < facts.height or self._account.id in await reader.halted():
+                return False
         quote = await self._adapter.node.fees()
         lane = Lane(self._account, facts, tuple(held), tuple(a.pending for a in pending))
         plan = plan_lane(self._adapter.codec, waiting, lane, quote, signed_before, self._now())
