@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Protocol
@@ -10,6 +11,7 @@ from embit import ec, script
 from eth_account import Account as EthAccount
 from web3 import Web3
 
+from adapters.bitcoin.payload import Spend
 from adapters.bitcoin.payload import decode as decode_draft
 from adapters.evm.payload import decode_signed
 from devnets.bitcoin.client import Client as BitcoinClient
@@ -62,6 +64,9 @@ class Hand(Protocol):
     async def rival(self, attempt: Attempt, account: Account, config: Config, *, to: str, amount: int) -> bytes:
         """Sign, with the vault's key, another transaction that spends the attempt's slot."""
 
+    async def stray(self, account: Account, config: Config, *, to: str, amount: int) -> bytes:
+        """Sign, with the vault's key, a payment that is no withdrawal, out of a free slot."""
+
 
 @dataclass(frozen=True)
 class EvmHand:
@@ -85,11 +90,22 @@ class EvmHand:
         return EvmHide(tx_hash)
 
     async def rival(self, attempt: Attempt, account: Account, config: Config, *, to: str, amount: int) -> bytes:
+        return self._signed(decode_signed(attempt.raw).transfer.nonce, account, config, to=to, amount=amount)
+
+    async def stray(self, account: Account, config: Config, *, to: str, amount: int) -> bytes:
+        client = EvmClient(self.devnet.url)
+        try:
+            free = await client.eth.get_transaction_count(Web3.to_checksum_address(account.address))
+        finally:
+            await client.close()
+        return self._signed(free, account, config, to=to, amount=amount)
+
+    def _signed(self, nonce: int, account: Account, config: Config, *, to: str, amount: int) -> bytes:
         signed = EthAccount.from_key(_secret(account, config)).sign_transaction(
             {
                 "type": 2,
                 "chainId": self.devnet.chain_id,
-                "nonce": decode_signed(attempt.raw).transfer.nonce,
+                "nonce": nonce,
                 "to": Web3.to_checksum_address(to),
                 "value": amount,
                 "gas": 21_000,
@@ -142,10 +158,21 @@ class BitcoinHand:
         return BitcoinHide(tx_hash)
 
     async def rival(self, attempt: Attempt, account: Account, config: Config, *, to: str, amount: int) -> bytes:
+        inputs = decode_draft(self.devnet.coin, attempt.payload).inputs
+        return await self._signed(inputs, account, config, to=to, amount=amount)
+
+    async def stray(self, account: Account, config: Config, *, to: str, amount: int) -> bytes:
+        node = BitcoinClient(self.devnet.url)
+        found = (await node.call("scantxoutset", "start", [f"addr({account.address})"]))["unspents"][0]
+        coin = Spend(found["txid"], found["vout"], int(found["amount"] * UNIT))
+        return await self._signed([coin], account, config, to=to, amount=amount)
+
+    async def _signed(
+        self, inputs: Sequence[Spend], account: Account, config: Config, *, to: str, amount: int
+    ) -> bytes:
         node = BitcoinClient(self.devnet.url)
         key = ec.PrivateKey(_secret(account, config))
         own = script.p2wpkh(key.get_public_key())
-        inputs = decode_draft(self.devnet.coin, attempt.payload).inputs
         spent = [{"txid": i.txid, "vout": i.vout} for i in inputs]
         left = sum(i.amount for i in inputs) - amount - FEE
         outputs = {to: str(Decimal(amount) / UNIT), account.address: str(Decimal(left) / UNIT)}

@@ -97,17 +97,20 @@ class Rig:
         vaults: int = 1,
         store: str = "sqlite:///gateway.db",
         timing: Mapping[str, float] | None = None,
-        folder: Path | None = None,
+        alone: bool = True,
         **settings: Any,
     ) -> Config:
-        """Write the configuration of a gateway behind the proxy; `settings` are the chain's own."""
+        """Write the configuration of a gateway behind the proxy; `settings` are the chain's own.
+
+        Not `alone`: the node is there a second time, as an endpoint that no proxy spoils.
+        """
         self.vaults = tuple(f"hot-{number + 1}" for number in range(vaults))
         self.config = await prepare(
-            folder or self.folder,
+            self.folder,
             {self.chain: self.devnet},
             vaults=self.vaults,
             store=store,
-            urls={self.chain: [self.proxy.url]},
+            urls={self.chain: [self.proxy.url] if alone else [self.proxy.url, self.devnet.url]},
             chain_settings={self.chain: {**SETTINGS[self.chain], **settings}},
             timing={"resend_after": 0.5, "poll": 0.2, "lane_poll": 0.1, "retry_pause": 0.1, **(timing or {})},
         )

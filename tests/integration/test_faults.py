@@ -169,3 +169,30 @@ async def test_a_payment_that_every_pool_forgot_stays_on_its_way(rig: Rig) -> No
         await desk.in_pool({w.tx_hash or ""})
         await desk.finish(ids)
         await desk.prove(ids)
+
+
+@pytest.mark.parametrize("which", ["lags", "refuses", "is broken", "loses answers", "hides"])
+async def test_one_bad_node_of_two_changes_nothing(rig: Rig, which: str) -> None:
+    await rig.prepare(alone=False)
+    async with rig.working() as desk:
+        await desk.fund(coins=2)
+        await desk.mine_empty(3)
+        match which:
+            case "lags":
+                rig.fault(rig.hand.lag(3))
+            case "refuses":
+                rig.fault_of_send(rig.hand.refusals[3])
+            case "is broken":
+                rig.fault(Status(500))
+            case "loses answers":
+                rig.fault_of_send(DropAnswer())
+        ids = await desk.pay(3)
+        for w in await desk.waiting(ids):
+            if which == "hides":
+                rig.fault(rig.hand.hide(w.tx_hash or ""))
+        await desk.finish(ids)
+        await desk.mine(3)
+        for i in ids:
+            rows = (await desk.history(i)).confirmations
+            assert [row.reorged_at for row in rows] == [None, None]
+        await desk.prove(ids)

@@ -5,19 +5,24 @@ import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from sqlalchemy import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from gateway.config import Config, SignerConfig
+from gateway.core.errors import BadRequest, NodeUnavailable
 from gateway.core.lifecycle import Status
 from gateway.signers import journal, keyfile
-from tests.integration.rig import Rig
+from tests.integration.rig import PATIENCE, Rig
 
 pytestmark = pytest.mark.devnet
+
+T = TypeVar("T")
 
 POSTGRES = "GATEWAY_TEST_POSTGRES_URL"
 STORES = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
@@ -51,7 +56,7 @@ async def test_two_gateways_at_once_sign_each_payment_once(rig: Rig, store: str)
         two = await stack.enter_async_context(rig.working(second, at_once=False))
         await one.fund(coins=3)
         batches = await asyncio.gather(
-            *(desk.pay(10, vault=v, first=n) for n, desk in ((0, one), (10, two)) for v in rig.vaults)
+            *(insist(partial(desk.pay, 10, vault=v, first=n)) for n, desk in ((0, one), (10, two)) for v in rig.vaults)
         )
         ids = [i for batch in batches for i in batch]
         while not all(w.status is Status.COMPLETED for w in await one.withdrawals(ids)):
@@ -76,6 +81,44 @@ async def test_when_one_of_two_gateways_stops_the_other_goes_on_with_the_same_by
         after = await two.finish(ids)
         assert [w.tx_hash for w in after] == [w.tx_hash for w in before]
         await two.prove(ids)
+
+
+async def test_two_gateways_do_not_promise_the_same_money_twice(rig: Rig, store: str) -> None:
+    first = await rig.prepare(store=store)
+    second = twin(first, rig.folder.with_name("twin"))
+    async with rig.standing(first) as one, rig.standing(second) as two:
+        await one.fund(each=one.unit)
+        answers = await asyncio.gather(
+            *(
+                insist(partial(desk.pay, first=n, amount=one.unit * 6 // 10))
+                for n, desk in enumerate([one, two, one, two, one, two])
+            ),
+            return_exceptions=True,
+        )
+        accepted = [answer[0] for answer in answers if not isinstance(answer, BaseException)]
+        assert len(accepted) == 1
+        assert [type(a) for a in answers if isinstance(a, BaseException)] == [BadRequest] * 5
+        (w,) = await one.withdrawals(accepted)
+        assert await one.held() == w.amount + w.max_fee
+
+
+async def test_two_gateways_asked_for_one_external_id_at_once_accept_one_withdrawal(rig: Rig, store: str) -> None:
+    first = await rig.prepare(store=store)
+    second = twin(first, rig.folder.with_name("twin"))
+    async with rig.working(first) as one, rig.standing(second) as two:
+        await one.fund()
+        answers = await asyncio.gather(*(insist(desk.pay) for desk in (one, two) * 5))
+        (withdrawal_id,) = {answer[0] for answer in answers}
+        await one.finish([withdrawal_id])
+        await one.prove([withdrawal_id])
+
+
+async def insist(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask as a client does who is told that the node is busy: a Core node scans for one gateway at a time."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with contextlib.suppress(NodeUnavailable):
+                return await ask()
 
 
 def twin(config: Config, folder: Path) -> Config:

@@ -1,5 +1,6 @@
 """Blocks leave the chain: what was in them is watched, sent again, and never paid twice."""
 
+import asyncio
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -10,7 +11,7 @@ from gateway.core.ledger import books
 from gateway.core.lifecycle import Status
 from gateway.core.records import Book, Confirmation
 from gateway.core.substatus import SubStatus
-from tests.integration.rig import SLOW_FINALITY, Desk, Rig
+from tests.integration.rig import GLANCE, PATIENCE, SLOW_FINALITY, Desk, Rig
 
 pytestmark = pytest.mark.devnet
 
@@ -113,18 +114,58 @@ async def test_a_slot_spent_by_another_after_completion_fails_it_and_reverses_th
         await desk.prove(ids, besides={elsewhere: desk.unit // 50})
 
 
-async def test_a_halted_lane_signs_nothing_more(rig: Rig) -> None:
-    await rig.prepare()
+async def test_a_halted_lane_signs_nothing_more_and_the_other_vaults_go_on(rig: Rig) -> None:
+    await rig.prepare(vaults=2)
     async with rig.working() as desk:
         await desk.fund(coins=2)
         ids = await _completed(desk)
         raw = await _rival(desk, ids[0], to=await desk.destination("elsewhere"), amount=desk.unit // 50)
         await desk.reorg(2, reinclude=True, instead=[raw])
         later = await desk.pay(first=5)
+        others = await desk.pay(2, vault="hot-2")
+        await desk.waiting(others)
         await desk.mine(5)
+        await desk.until(others, Status.COMPLETED)
         await desk.until(ids, Status.FAILED)
         assert (await desk.until(later, Status.QUEUED))[0].tx_hash is None
         assert (await desk.history(later[0])).attempts == ()
+        assert await desk.halted("hot-2") is None
+        await desk.prove([*ids, *later, *others])
+
+
+async def test_a_spend_that_the_store_does_not_know_halts_the_lane(rig: Rig) -> None:
+    await rig.prepare()
+    async with rig.working() as desk:
+        await desk.fund(coins=2)
+        assert rig.config is not None
+        elsewhere = await desk.destination("elsewhere")
+        raw = await rig.hand.stray(await desk.account(), rig.config, to=elsewhere, amount=desk.unit // 50)
+        await desk.mine_empty()
+        await desk.reorg(1, reinclude=True, instead=[raw])
+        assert "does not know" in (await desk.halted() or "")
+        ids = await desk.pay()
+        await desk.mine(5)
+        await desk.until(ids, Status.QUEUED)
+        assert (await desk.history(ids[0])).attempts == ()
+        await desk.prove(ids, besides={elsewhere: desk.unit // 50})
+
+
+async def test_an_unknown_spend_during_downtime_halts_the_lane_before_it_signs(rig: Rig) -> None:
+    await rig.prepare()
+    async with rig.working() as desk:
+        await desk.fund(coins=2)
+        account = await desk.account()
+    assert rig.config is not None
+    async with rig.standing() as desk:
+        elsewhere = await desk.destination("elsewhere")
+        raw = await rig.hand.stray(account, rig.config, to=elsewhere, amount=desk.unit // 50)
+        await rig.devnet.mine_empty()
+        await rig.devnet.reorg(1, reinclude=True, instead=[raw])
+        ids = await desk.pay()
+    async with rig.working() as desk:
+        await wait_until_halted(desk)
+        assert {w.status for w in await desk.withdrawals(ids)} <= {Status.SUBMITTED, Status.QUEUED}
+        assert (await desk.history(ids[0])).attempts == ()
 
 
 async def test_a_slot_spent_by_another_that_pays_the_same_is_left_to_a_person(rig: Rig) -> None:
@@ -143,6 +184,24 @@ async def test_a_slot_spent_by_another_that_pays_the_same_is_left_to_a_person(ri
         assert (await desk.books(ids[0]))[Book.PAID] == w.amount
         assert not (await desk.history(ids[0])).attempts[0].closed
         await desk.prove(ids)
+
+
+async def test_a_slot_spent_by_another_that_pays_the_same_before_inclusion_is_left_to_a_person(rig: Rig) -> None:
+    await rig.prepare()
+    async with rig.working() as desk:
+        await desk.fund()
+        ids = await desk.pay()
+        (w,) = await desk.waiting(ids)
+        raw = await _rival(desk, ids[0], to=w.destination, amount=w.amount)
+        await desk.mine_empty()
+        await desk.reorg(1, reinclude=True, instead=[raw])
+        await desk.mine(8)
+        (w,) = await desk.withdrawals(ids)
+        assert w.status is Status.BROADCASTING
+        assert "pays the same" in (w.alarm or "")
+        assert "not ours" in (await desk.halted() or "")
+        assert await desk.held() == w.amount + w.max_fee
+        await desk.prove(ids, besides={w.destination: w.amount})
 
 
 async def test_a_slot_spent_by_another_before_inclusion_fails_it_only_when_final(rig: Rig) -> None:
@@ -190,6 +249,12 @@ async def test_a_payment_stays_paid_while_the_chain_is_shorter(rig: Rig) -> None
         assert [w.status for w in await desk.withdrawals(ids)] == [Status.COMPLETED]
         await desk.mine(5)
         await desk.prove(ids)
+
+
+async def wait_until_halted(desk: Desk) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while await desk.halted() is None:  # noqa: ASYNC110 - a row, not an event
+            await asyncio.sleep(GLANCE)
 
 
 async def _completed(desk: Desk) -> list[WithdrawalId]:
