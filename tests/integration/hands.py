@@ -15,6 +15,7 @@ from adapters.bitcoin.payload import Spend
 from adapters.bitcoin.payload import decode as decode_draft
 from adapters.evm.payload import decode_signed
 from devnets.bitcoin.client import Client as BitcoinClient
+from devnets.bitcoin.faucet import scan
 from devnets.bitcoin.faults import Hide as BitcoinHide
 from devnets.bitcoin.faults import Lag as BitcoinLag
 from devnets.bitcoin.faults import OtherChain as BitcoinOtherChain
@@ -162,8 +163,7 @@ class BitcoinHand:
         return await self._signed(inputs, account, config, to=to, amount=amount)
 
     async def stray(self, account: Account, config: Config, *, to: str, amount: int) -> bytes:
-        node = BitcoinClient(self.devnet.url)
-        found = (await node.call("scantxoutset", "start", [f"addr({account.address})"]))["unspents"][0]
+        found = (await scan(BitcoinClient(self.devnet.url), [account.address]))["unspents"][0]
         coin = Spend(found["txid"], found["vout"], int(found["amount"] * UNIT))
         return await self._signed([coin], account, config, to=to, amount=amount)
 

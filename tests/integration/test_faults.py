@@ -2,7 +2,7 @@
 
 import pytest
 
-from devnets.faults import Close, CutOff, DropAnswer, DropRequest, Fault, Garbage, Status, Truncate
+from devnets.faults import CutOff, DropAnswer, DropRequest, Fault, Garbage, Status, Truncate
 from gateway import chain_loop
 from gateway.core.lifecycle import BEFORE_SIGNED
 from gateway.core.lifecycle import Status as S
@@ -20,9 +20,7 @@ def no_human(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain_loop, "PAGE_HUMAN_PAUSE", 0.2)
 
 
-@pytest.mark.parametrize(
-    "fault", [DropAnswer(), CutOff(), Garbage(), Status(500, acted=True), Close(acted=True)], ids=repr
-)
+@pytest.mark.parametrize("fault", [DropAnswer(), CutOff(), Garbage(), Status(500, acted=True)], ids=repr)
 async def test_an_answer_lost_after_the_node_took_the_bytes_pays_once(rig: Rig, fault: Fault) -> None:
     await rig.prepare()
     async with rig.working() as desk:
@@ -66,9 +64,7 @@ async def test_a_request_lost_on_its_way_is_made_again_though_no_block_comes(rig
         await desk.prove(ids)
 
 
-@pytest.mark.parametrize(
-    "fault", [Status(500), Status(503, retry_after=1), Status(429), Garbage(), Truncate(), Close()], ids=repr
-)
+@pytest.mark.parametrize("fault", [Status(500), Status(503, retry_after=1), Garbage(), Truncate()], ids=repr)
 async def test_a_node_that_answers_nonsense_for_a_while_delays_and_no_more(rig: Rig, fault: Fault) -> None:
     await rig.prepare()
     async with rig.working() as desk:
