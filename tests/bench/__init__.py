@@ -1,0 +1,1 @@
+"""Measures against the performance targets: `make bench`."""
