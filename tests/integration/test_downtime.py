@@ -51,6 +51,22 @@ async def test_a_reorg_during_downtime_is_taken_back_at_the_start(rig: Rig) -> N
         await desk.prove(ids)
 
 
+async def test_a_chain_that_is_shorter_at_the_start_than_it_was_is_waited_for(rig: Rig) -> None:
+    await rig.prepare(threshold=4)
+    async with rig.working() as desk:
+        await desk.fund()
+        ids = await desk.pay()
+        await desk.waiting(ids)
+        await desk.mine(2)
+        await desk.until(ids, Status.CONFIRMING)
+    await rig.devnet.shorten(2)
+    async with rig.working() as desk:
+        await desk.until(ids, Status.CONFIRMING)
+        await desk.mine_empty()
+        await desk.finish(ids)
+        await desk.prove(ids)
+
+
 async def test_a_restart_offers_what_was_in_flight_again_as_the_same_bytes(rig: Rig) -> None:
     await rig.prepare()
     async with rig.working() as desk:
