@@ -142,6 +142,17 @@ async def test_a_release_leaves_what_a_signed_or_open_attempt_holds(world: World
         await _release(world, replace(first, id=AttemptId(new_id())))
 
 
+async def test_a_release_leaves_the_claims_of_a_signed_attempt_that_is_final(world: World) -> None:
+    withdrawal, first = await world.sent("slot")
+    await _close(world, first)
+    second = world.attempt(withdrawal, "slot", "more")
+    await _take(world, second)
+    await _release(world, second)
+    assert await _held(world) == [Held("slot", withdrawal.id, True)]
+    with pytest.raises(StaleWrite):
+        await world.built("slot")
+
+
 async def test_signed_bytes_are_stored_once(world: World) -> None:
     withdrawal, attempt = await world.signed("slot")
     assert attempt.raw == b"signed " + attempt.id.bytes
