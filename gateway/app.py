@@ -8,6 +8,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import structlog
 
@@ -19,11 +20,12 @@ from gateway.clock import utc_now
 from gateway.config import Config, VaultConfig
 from gateway.core.adapter import Adapter
 from gateway.core.chain import Account
-from gateway.core.errors import ConfigError, SignerUnavailable
+from gateway.core.errors import ConfigError, SignerUnavailable, StoreError
 from gateway.core.ids import AccountId, VaultId, WorkspaceId, uuid7
 from gateway.core.records import Vault, Workspace
 from gateway.core.signing import Signer
 from gateway.core.store import Store, Writer
+from gateway.genesis import Genesis
 from gateway.intake import Intake
 from gateway.signers import keyfile
 from gateway.signers.local import LocalSigner
@@ -47,6 +49,7 @@ class Gateway:
         timing = config.timing
         owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         pace = Pace(poll=timing.poll, resend_after=timing.resend_after)
+        genesis = Genesis()
         self.loops = {
             name: ChainLoop(
                 store,
@@ -55,6 +58,7 @@ class Gateway:
                 owner=owner,
                 now=utc_now,
                 pace=pace,
+                genesis=genesis,
                 lane_poll=timing.lane_poll,
                 lease=timing.lease,
                 pause=timing.retry_pause,
@@ -115,6 +119,8 @@ async def opened(config: Config) -> AsyncIterator[Gateway]:
             await store.open()
         except ConfigError as error:
             problems += [f"store: {p}" for p in error.problems]
+        except StoreError as error:
+            problems.append(f"store: {error}")
         if problems or signer is None or store is None:
             raise ConfigError(problems)
         workspace = await _settle_places(config, store, signer, adapters)
@@ -124,6 +130,15 @@ async def opened(config: Config) -> AsyncIterator[Gateway]:
             await signer.close()
         if store is not None:
             await store.close()
+
+
+def chain_problems(family: str, name: str, settings: Mapping[str, Any]) -> Sequence[str]:
+    """Say what is wrong with one chain's own settings."""
+    try:
+        registry.create(family, name, settings)
+    except ConfigError as error:
+        return error.problems
+    return ()
 
 
 async def open_signer(config: Config) -> LocalSigner:

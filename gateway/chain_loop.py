@@ -29,6 +29,7 @@ from gateway.core.ids import AccountId
 from gateway.core.signing import Signer
 from gateway.core.store import Store
 from gateway.gates import pass_gates
+from gateway.genesis import Genesis
 from gateway.journal import is_behind
 from gateway.lanes import LaneWorker
 from gateway.ownership import Ownership
@@ -52,6 +53,7 @@ class ChainLoop:
         owner: str,
         now: Clock,
         pace: Pace,
+        genesis: Genesis,
         lane_poll: float,
         lease: float,
         pause: float,
@@ -61,6 +63,7 @@ class ChainLoop:
         self._signer = signer
         self._owner = owner
         self._now = now
+        self._genesis = genesis
         self._lane_poll = lane_poll
         self._lease = lease
         self._pause = pause
@@ -71,7 +74,7 @@ class ChainLoop:
         """Set it when a withdrawal was accepted in this process; others are found by polling."""
 
     async def run(self) -> None:
-        """Run until cancelled. ConfigError: a node of the wrong chain answered at the start."""
+        """Run until cancelled. ConfigError: at the start, a node of a wrong chain answered, or of one known already."""
         await self._connect()
         try:
             await self._wait_until_reconciled()
@@ -92,6 +95,7 @@ class ChainLoop:
         while True:
             try:
                 await self._adapter.node.open()
+                await self._genesis.claim(self._adapter)
                 async with self._store.read() as reader:
                     accounts = await reader.accounts(self._chain)
                 for account in accounts:
