@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -82,8 +82,16 @@ class Config(_Section):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
-def load(path: Path) -> Config:
-    """Read and check a configuration file. ConfigError: every problem in it."""
+Examine = Callable[[str, str, Mapping[str, Any]], Sequence[str]]
+"""Says what is wrong with a chain's own settings, given its family, name and settings."""
+
+
+def load(path: Path, *, examine: Examine | None = None) -> Config:
+    """Read and check a configuration file. ConfigError: every problem in it.
+
+    `examine` is asked about the chains' own settings when something else is wrong already; else whoever opens the
+    configuration learns of them.
+    """
     try:
         with path.open("rb") as file:
             raw = tomllib.load(file)
@@ -93,43 +101,67 @@ def load(path: Path) -> Config:
         raise ConfigError([f"{path}: cannot be read: {error}"]) from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([f"{path}: not valid TOML: {error}"]) from error
-    return parse(raw, base=path.parent)
+    return parse(raw, base=path.parent, examine=examine)
 
 
-def parse(raw: Mapping[str, Any], *, base: Path) -> Config:
+def parse(raw: Mapping[str, Any], *, base: Path, examine: Examine | None = None) -> Config:
     """Check a configuration given as a mapping. ConfigError: every problem in it."""
+    config: Config | None = None
+    problems: list[str] = []
     try:
         config = Config.model_validate(raw)
     except ValidationError as error:
-        raise ConfigError(
-            [
-                f"{'.'.join(map(str, e['loc'])) or 'configuration'}: {e['msg']}"
-                for e in error.errors(include_input=False)
-            ]
-        ) from None
-    problems = _contradictions(config)
-    if problems:
+        problems += [
+            f"{'.'.join(map(str, e['loc'])) or 'configuration'}: {e['msg']}" for e in error.errors(include_input=False)
+        ]
+    problems += _contradictions(raw)
+    if config is None or problems:
+        if examine is not None:
+            problems += _examined(raw, examine)
         raise ConfigError(problems)
     return _absolute(config, base.resolve())
 
 
-def _contradictions(config: Config) -> list[str]:
+def _contradictions(raw: Mapping[str, Any]) -> list[str]:
+    """Compare the parts with each other, as far as they can be read: other mistakes must not hide these."""
+    names = {
+        what: [n for t in _tables(raw, what) if isinstance(n := t.get("name"), str)] for what in ("chain", "vault")
+    }
     problems = [
-        f"chain {n}: the name is used {c} times" for n, c in Counter(c.name for c in config.chain).items() if c > 1
+        f"{what} {name}: the name is used {count} times"
+        for what, found in names.items()
+        for name, count in Counter(found).items()
+        if count > 1
     ]
     problems += [
-        f"vault {n}: the name is used {c} times" for n, c in Counter(v.name for v in config.vault).items() if c > 1
+        f"vault {vault.get('name')}: chain {name} is not configured"
+        for vault in _tables(raw, "vault")
+        for name in _texts(vault.get("chains"))
+        if name not in names["chain"]
     ]
-    chains = {c.name for c in config.chain}
-    problems += [
-        f"vault {v.name}: chain {name} is not configured"
-        for v in config.vault
-        for name in v.chains
-        if name not in chains
-    ]
-    if (config.signer.password_env is None) == (config.signer.password_file is None):
+    signer = raw.get("signer")
+    if isinstance(signer, Mapping) and ("password_env" in signer) == ("password_file" in signer):
         problems.append("signer: exactly one of password_env and password_file is needed")
     return problems
+
+
+def _examined(raw: Mapping[str, Any], examine: Examine) -> list[str]:
+    problems: list[str] = []
+    for chain in _tables(raw, "chain"):
+        name, family = chain.get("name"), chain.get("family")
+        if isinstance(name, str) and isinstance(family, str):
+            settings = {key: value for key, value in chain.items() if key not in ("name", "family")}
+            problems += examine(family, name, settings)
+    return problems
+
+
+def _tables(raw: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    found = raw.get(name)
+    return [t for t in found if isinstance(t, Mapping)] if isinstance(found, list) else []
+
+
+def _texts(found: object) -> list[str]:
+    return [t for t in found if isinstance(t, str)] if isinstance(found, list) else []
 
 
 def _absolute(config: Config, base: Path) -> Config:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,6 +33,12 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one object
 DEFAULT = Path("gateway.toml")
 
 
+@app.callback()
+def start() -> None:
+    """Have every command log to standard error."""
+    logs.set_up("warning")
+
+
 @app.command()
 def serve(config: ConfigOption = DEFAULT) -> None:
     """Run the gateway until Ctrl-C or TERM."""
@@ -50,7 +57,6 @@ def demo(
     """Start local networks and the gateway, pay withdrawals to COMPLETED, and check what the chains say."""
     from gateway.cli.demo import demo as work
 
-    logs.set_up("warning")
     wanted = [c.strip() for c in chains.split(",") if c.strip()]
     if not run(work(wanted, as_json=json, keep=keep, count=count)):
         raise typer.Exit(1)
@@ -61,7 +67,6 @@ def audit(config: ConfigOption = DEFAULT, json: JsonOption = False) -> None:
     """Check the ledger against the statuses and the rows against the chains; exit 1 on any difference."""
     from gateway.cli.audit import audit as work
 
-    logs.set_up("warning")
     if not run(work(load_or_exit(config), as_json=json)):
         raise typer.Exit(1)
 
@@ -82,7 +87,6 @@ def tx_create(
     """Accept one withdrawal; a running gateway takes it from there."""
     from gateway.cli.tx import Wanted, create
 
-    logs.set_up("warning")
     wanted = Wanted(vault, asset, amount, to, memo, external_id, fee_level, max_fee)
     run(create(load_or_exit(config), wanted, as_json=json))
 
@@ -103,7 +107,7 @@ def tx_list(
 
 @tx.command("show")
 def tx_show(
-    withdrawal: Annotated[str, typer.Argument(help="Withdrawal or transaction id, or your external id.")],
+    withdrawal: Annotated[str, typer.Argument(help="Withdrawal or transaction id, your external id, or a hash.")],
     config: ConfigOption = DEFAULT,
     json: JsonOption = False,
 ) -> None:
@@ -135,7 +139,6 @@ def db_reconcile(config: ConfigOption = DEFAULT, json: JsonOption = False) -> No
     """Put back what the signer's journal knows and the store does not (after an older copy was restored)."""
     from gateway.cli.database import reconcile
 
-    logs.set_up("warning")
     run(reconcile(load_or_exit(config), as_json=json))
 
 
@@ -184,11 +187,17 @@ def devnet_up(
 def load_or_exit(path: Path) -> Config:
     """Load the configuration, or print every problem in it and exit 1."""
     try:
-        return load(path)
+        return load(path, examine=_chain_problems)
     except ConfigError as error:
         for problem in error.problems:
             print(f"error: {problem}", file=sys.stderr)
         raise typer.Exit(1) from None
+
+
+def _chain_problems(family: str, name: str, settings: Mapping[str, Any]) -> Sequence[str]:
+    from gateway.app import chain_problems
+
+    return chain_problems(family, name, settings)
 
 
 def main() -> None:
