@@ -9,9 +9,11 @@ from sqlalchemy import Row, select, update
 
 from db.rows import WITHDRAWALS, read_attempts, read_withdrawals, withdrawal
 from db.schema import (
+    accounts,
     attempts,
     broadcast_attempts,
     confirmations,
+    hashes,
     ledger_entries,
     transaction_details,
     transaction_events,
@@ -58,6 +60,22 @@ class WithdrawalReader(Part):
         )
         # MariaDB compares without trailing blanks.
         return found[0] if found and found[0].external_id == external_id else None
+
+    async def by_transaction(self, transaction_id: TransactionId) -> Withdrawal | None:
+        found = await read_withdrawals(self._sql, WITHDRAWALS.where(transactions.c.id == transaction_id))
+        return found[0] if found else None
+
+    async def by_hash(self, tx_hash: str) -> Sequence[Withdrawal]:
+        """The withdrawals of which an attempt has this hash, on whichever chain, oldest first."""
+        carriers = (
+            select(attempts.c.withdrawal_id)
+            .join(hashes, hashes.c.attempt_id == attempts.c.id)
+            # Naming the chains lets the primary key serve.
+            .where(hashes.c.chain.in_(select(accounts.c.chain)), hashes.c.tx_hash == tx_hash)
+        )
+        return await read_withdrawals(
+            self._sql, WITHDRAWALS.where(withdrawals.c.id.in_(carriers)).order_by(withdrawals.c.id)
+        )
 
     async def search(self, wanted: Filter) -> Sequence[Withdrawal]:
         statement = WITHDRAWALS.order_by(withdrawals.c.id.desc()).limit(wanted.limit)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -17,7 +17,7 @@ from gateway.cli.timeline import draw
 from gateway.config import Config
 from gateway.core.chain import FeeLevel
 from gateway.core.errors import BadRequest
-from gateway.core.ids import WithdrawalId
+from gateway.core.ids import TransactionId, WithdrawalId
 from gateway.core.lifecycle import Status
 from gateway.core.money import show
 from gateway.core.records import Filter, History, Withdrawal
@@ -47,12 +47,13 @@ async def create(config: Config, wanted: Wanted, *, as_json: bool) -> None:
     from gateway.app import opened
 
     async with opened(config) as gateway:
+        vault = await gateway.vault(wanted.vault)
         try:
             for adapter in gateway.adapters.values():
                 if adapter.info.asset == wanted.asset:
                     await adapter.node.open()
             request = Request(
-                vault_id=(await gateway.vault(wanted.vault)).id,
+                vault_id=vault.id,
                 asset=wanted.asset,
                 amount=wanted.amount,
                 destination=wanted.destination,
@@ -89,7 +90,7 @@ async def show_one(config: Config, wanted: str, *, as_json: bool) -> None:
     async with _store(config) as store, store.read() as reader:
         history = await _find(reader, wanted)
     if history is None:
-        raise BadRequest(f"no withdrawal {wanted!r}")
+        raise BadRequest(f"no withdrawal has the id, external id or hash {wanted!r}")
     if as_json:
         print(json.dumps(details(history)))
     else:
@@ -154,16 +155,19 @@ async def _store(config: Config) -> AsyncIterator[Store]:
 
 
 async def _find(reader: Reader, wanted: str) -> History | None:
-    try:
-        wanted_id = UUID(wanted)
-    except ValueError:
-        pass
-    else:
-        history = await reader.history(WithdrawalId(wanted_id))
-        if history is not None:
-            return history
-    for workspace in await reader.workspaces():
-        known = await reader.by_external_id(workspace.id, wanted)
-        if known is not None:
-            return await reader.history(known.id)
-    return None
+    found = [w for w in await _candidates(reader, wanted) if w is not None]
+    return await reader.history(found[0].id) if found else None
+
+
+async def _candidates(reader: Reader, wanted: str) -> Sequence[Withdrawal | None]:
+    """Look for an id first, then for the caller's own id, then for a hash: of an attempt, or of the one that landed."""
+    with suppress(ValueError):
+        known = UUID(wanted)
+        found = await reader.withdrawal(WithdrawalId(known)) or await reader.by_transaction(TransactionId(known))
+        if found is not None:
+            return [found]
+    named = [await reader.by_external_id(workspace.id, wanted) for workspace in await reader.workspaces()]
+    if any(named):
+        return named
+    # Nodes and explorers print hashes in either case.
+    return await reader.by_hash(wanted) or await reader.by_hash(wanted.lower())

@@ -43,6 +43,10 @@ class Reader(Protocol):
     async def withdrawal(self, withdrawal_id: WithdrawalId) -> Withdrawal | None: ...
     async def withdrawals(self, ids: Sequence[WithdrawalId]) -> Sequence[Withdrawal]: ...
     async def by_external_id(self, workspace_id: WorkspaceId, external_id: str) -> Withdrawal | None: ...
+    async def by_transaction(self, transaction_id: TransactionId) -> Withdrawal | None: ...
+    async def by_hash(self, tx_hash: str) -> Sequence[Withdrawal]:
+        """The withdrawals of which an attempt has this hash, on whichever chain, oldest first."""
+
     async def search(self, wanted: Filter) -> Sequence[Withdrawal]: ...
     async def passing(self, chain: str, limit: int) -> Sequence[Withdrawal]:
         """Withdrawals at the gates (SUBMITTED, PENDING_ENRICHMENT), oldest first."""
@@ -70,6 +74,9 @@ class Reader(Protocol):
 
     async def family(self, withdrawal_id: WithdrawalId) -> Sequence[Attempt]:
         """Every attempt of a withdrawal, oldest first."""
+
+    async def families(self, ids: Sequence[WithdrawalId]) -> Mapping[WithdrawalId, Sequence[Attempt]]:
+        """`family` of each of these withdrawals; one without attempts has an empty one."""
 
     # tracker
     async def live(self, chain: str) -> Sequence[Attempt]:
