@@ -152,7 +152,7 @@ class Intake:
 
     async def _max_fee(self, request: Request, adapter: Adapter) -> int:
         if request.max_fee is not None:
-            return to_base_units(request.max_fee, adapter.info.decimals)
+            return to_base_units(request.max_fee, adapter.info.decimals, field="maxFee")
         name = adapter.info.name
         age, quote = self._quotes.get(name, (0.0, None))
         if quote is None or time.monotonic() - age > QUOTE_SECONDS:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import typer
 
-from gateway.core.errors import ConfigError, GatewayError
+from gateway.core.errors import BadRequest, ConfigError, GatewayError
 
 T = TypeVar("T")
 
@@ -23,6 +23,10 @@ def run(job: Coroutine[Any, Any, T]) -> T:
     except ConfigError as error:
         for problem in error.problems:
             print(f"error: {problem}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    except BadRequest as error:
+        field = f"{error.field}: " if error.field else ""
+        print(f"error {error.code}: {field}{error}", file=sys.stderr)
         raise typer.Exit(1) from None
     except GatewayError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -10,21 +10,21 @@ MAX_DIGITS = 38
 _MAX = 10**MAX_DIGITS - 1
 
 
-def to_base_units(text: str, decimals: int) -> int:
+def to_base_units(text: str, decimals: int, *, field: str = "amount") -> int:
     """Return the amount written in `text` (coins, e.g. "1.5") in base units.
 
     Raises BadRequest for anything but a positive, plain decimal number that fits the coin's `decimals`
-    exactly: an excess digit is refused, never rounded.
+    exactly: an excess digit is refused, never rounded. `field` is what the error calls it.
     """
     plain = text.strip()
     if not plain or len(plain) > 80 or any(c not in "0123456789." for c in plain):
-        raise BadRequest(f"amount {text!r} is not a plain positive decimal number", field="amount")
+        raise BadRequest(f"{text!r} is not a plain positive decimal number", field=field)
     try:
         value = Decimal(plain)
     except InvalidOperation:
-        raise BadRequest(f"amount {text!r} is not a number", field="amount") from None
+        raise BadRequest(f"{text!r} is not a number", field=field) from None
     if value <= 0:
-        raise BadRequest(f"amount {text!r} must be more than zero", field="amount")
+        raise BadRequest(f"{text!r} must be more than zero", field=field)
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     base = int("".join(map(str, digits)))
@@ -34,9 +34,9 @@ def to_base_units(text: str, decimals: int) -> int:
     else:
         base, rest = divmod(base, 10**-shift)
         if rest:
-            raise BadRequest(f"amount {text!r} has more than {decimals} decimals", field="amount")
+            raise BadRequest(f"{text!r} has more than {decimals} decimals", field=field)
     if base > _MAX:
-        raise BadRequest(f"amount {text!r} is too large", field="amount")
+        raise BadRequest(f"{text!r} is too large", field=field)
     return base
 
 
