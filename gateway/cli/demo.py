@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from devnets.network import Devnet
+from devnets.network import Devnet, DevnetError
 from gateway.app import Gateway, opened
 from gateway.cli.networks import choose
 from gateway.cli.sandbox import EVERY_HALF_SECOND, networks, prepare
@@ -49,10 +49,17 @@ async def demo(chains: Sequence[str], *, as_json: bool, keep: Path | None, count
     """Run the demo on these chains (none named: all that can run here); True when every withdrawal is good."""
     wanted = choose(chains)
     console = Console(stderr=as_json)
+    try:
+        return await _demo(wanted, console, as_json=as_json, keep=keep, count=count)
+    except DevnetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return False
+
+
+async def _demo(wanted: Sequence[str], console: Console, *, as_json: bool, keep: Path | None, count: int) -> bool:
     with tempfile.TemporaryDirectory(prefix="gateway-demo-") as temporary:
         work = Path(temporary)
-        if keep is not None and (keep / "gateway.db").exists():
-            print(f"error: {keep / 'gateway.db'} exists already", file=sys.stderr)
+        if keep is not None and not _can_keep(keep):
             return False
         async with networks(wanted, work / "networks", mining=EVERY_HALF_SECOND) as devnets:
             for name, devnet in devnets.items():
@@ -65,6 +72,21 @@ async def demo(chains: Sequence[str], *, as_json: bool, keep: Path | None, count
             console.print(f"kept {keep / 'gateway.db'}", highlight=False)
     _tell(outcomes, console, as_json=as_json)
     return bool(outcomes) and all(o.good for o in outcomes)
+
+
+def _can_keep(folder: Path) -> bool:
+    """Say before anything runs whether the results can be left in `folder`; print why not."""
+    problem = None
+    if (folder / "gateway.db").exists():
+        problem = f"{folder / 'gateway.db'} exists already"
+    else:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            problem = error.strerror
+    if problem is not None:
+        print(f"error: --keep: {problem}", file=sys.stderr)
+    return problem is None
 
 
 async def _pay(gateway: Gateway, devnets: Mapping[str, Devnet], count: int, console: Console) -> Sequence[Outcome]:
