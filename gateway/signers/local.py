@@ -45,6 +45,9 @@ class LocalSigner:
         def make() -> None:
             if journal.exists():
                 raise SignerUnavailable(f"journal {journal} exists already; a journal is never overwritten")
+            if not journal.parent.is_dir():
+                # Found out afterwards, it would leave a key file that no second try may overwrite.
+                raise SignerUnavailable(f"journal {journal}: there is no folder {journal.parent}")
             journals.create(journal, keyfile.create(key_file, password, work=work).fingerprint)
 
         await asyncio.to_thread(make)
