@@ -24,7 +24,7 @@ demo: setup ## Watch withdrawals go through on a local network
 	@.venv/bin/gateway demo $(ARGS)
 
 test: lint ## Everything that has to pass: lint, types, import rules, all tests (campaign and bench apart)
-	@$(WITH_DATABASES) $(PYTEST) $(ARGS)
+	@$(WITH_DATABASES) $(PYTEST) -n 2 --dist worksteal $(ARGS)
 
 test-fast: setup ## Under a minute: unit and property tests, one chain, SQLite
 	@$(PYTEST) -m "not slow and not bitcoin and not postgres and not mariadb and not campaign and not bench" $(ARGS)
