@@ -92,6 +92,7 @@ class Delay(Fault):
         return reply
 
 
+@dataclass(frozen=True)
 class DropRequest(Fault):
     """The node never sees the call, the client never gets an answer."""
 
@@ -99,6 +100,7 @@ class DropRequest(Fault):
         return Lost()
 
 
+@dataclass(frozen=True)
 class DropAnswer(Fault):
     """The node acts on the call, the client never gets an answer."""
 
