@@ -28,6 +28,7 @@ from gateway.core.store import Store, Writer
 from gateway.genesis import Genesis
 from gateway.intake import Intake
 from gateway.signers import keyfile
+from gateway.signers.elsewhere import Elsewhere
 from gateway.signers.local import LocalSigner
 from gateway.tracker import Pace
 
@@ -69,6 +70,7 @@ class Gateway:
     async def run(self) -> None:
         """Run every chain until cancelled. ConfigError: a node of the wrong chain answered."""
         await journal.halt_what_is_behind(self.store, self.signer, now=utc_now())
+        await journal.write_ahead_what_was_signed(self.store, self.signer, self.adapters, now=utc_now())
         try:
             async with asyncio.TaskGroup() as group:
                 for name, loop in self.loops.items():
@@ -98,8 +100,12 @@ class Gateway:
 
 
 @asynccontextmanager
-async def opened(config: Config) -> AsyncIterator[Gateway]:
-    """Open everything that the configuration names, close it at the end. ConfigError: all that is wrong."""
+async def opened(config: Config, *, signs: bool = True) -> AsyncIterator[Gateway]:
+    """Open everything that the configuration names, close it at the end. ConfigError: all that is wrong.
+
+    Not `signs`: leave the signer, which one process has alone, to a gateway that runs; it is opened all the same when
+    an account of the configuration is still to be made.
+    """
     try:
         crashpoints.arm(os.environ.get("GATEWAY_CRASH_AT"))
     except ValueError as error:
@@ -107,24 +113,30 @@ async def opened(config: Config) -> AsyncIterator[Gateway]:
     adapters, problems = _adapters(config)
     signer: LocalSigner | None = None
     store: Store | None = None
+    workspace: WorkspaceId | None = None
     try:
-        try:
-            signer = await open_signer(config)
-        except ConfigError as error:
-            problems += error.problems
-        except SignerUnavailable as error:
-            problems.append(f"signer: {error}")
         try:
             store = SqlStore(config.store.url)
             await store.open()
+            if not signs:
+                workspace = await _settled(config, store)
         except ConfigError as error:
             problems += [f"store: {p}" for p in error.problems]
         except StoreError as error:
             problems.append(f"store: {error}")
-        if problems or signer is None or store is None:
+        try:
+            if workspace is None:
+                signer = await open_signer(config)
+        except ConfigError as error:
+            problems += error.problems
+        except SignerUnavailable as error:
+            problems.append(f"signer: {error}")
+        if problems or store is None:
             raise ConfigError(problems)
-        workspace = await _settle_places(config, store, signer, adapters)
-        yield Gateway(config, store, signer, adapters, workspace)
+        if signer is not None:
+            workspace = await _settle_places(config, store, signer, adapters)
+        assert workspace is not None
+        yield Gateway(config, store, signer or Elsewhere(), adapters, workspace)
     finally:
         if signer is not None:
             await signer.close()
@@ -162,6 +174,16 @@ def _adapters(config: Config) -> tuple[dict[str, Adapter], list[str]]:
         if first != name:
             problems.append(f"chain {name}: asset {adapter.info.asset} belongs to chain {first} already")
     return adapters, problems
+
+
+async def _settled(config: Config, store: Store) -> WorkspaceId | None:
+    """Return the workspace when the store has every vault and account of the configuration already."""
+    async with store.read() as reader:
+        workspace = next((w.id for w in await reader.workspaces() if w.name == config.workspace), None)
+        vaults = {v.name: v.id for v in await reader.vaults() if v.workspace_id == workspace}
+        accounts = {(a.vault_id, a.chain) for a in await reader.accounts()}
+    wanted = [(vaults.get(vault.name), chain) for vault in config.vault for chain in vault.chains]
+    return workspace if all(place in accounts for place in wanted) else None
 
 
 async def _settle_places(config: Config, store: Store, signer: Signer, adapters: Mapping[str, Adapter]) -> WorkspaceId:

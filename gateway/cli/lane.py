@@ -16,7 +16,7 @@ from gateway.resume import resume as let_go_on
 
 async def show(config: Config, *, as_json: bool) -> None:
     """Print every account with what it holds back, and why it is halted."""
-    async with opened(config) as gateway, gateway.store.read() as reader:
+    async with opened(config, signs=False) as gateway, gateway.store.read() as reader:
         accounts = await reader.accounts()
         halted = await reader.halted()
         vaults = {v.id: v.name for v in await reader.vaults()}
@@ -33,7 +33,7 @@ async def show(config: Config, *, as_json: bool) -> None:
 
 async def resume(config: Config, *, chain: str, address: str, because: str) -> None:
     """Let a halted lane sign again. BadRequest: why not."""
-    async with opened(config) as gateway:
+    async with opened(config, signs=False) as gateway:
         adapter = gateway.adapters.get(chain)
         if adapter is None:
             raise BadRequest(f"chain {chain!r} is not configured", field="chain")

@@ -46,7 +46,7 @@ async def create(config: Config, wanted: Wanted, *, as_json: bool) -> None:
     """Accept one withdrawal and print its id."""
     from gateway.app import opened
 
-    async with opened(config) as gateway:
+    async with opened(config, signs=False) as gateway:
         vault = await gateway.vault(wanted.vault)
         try:
             for adapter in gateway.adapters.values():
