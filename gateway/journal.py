@@ -6,7 +6,7 @@ so signing for the lanes concerned is refused until `reconcile` has put back wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,7 +17,7 @@ import structlog
 
 from gateway.core.adapter import Adapter
 from gateway.core.chain import Account, AttemptKind, FeeLevel
-from gateway.core.errors import GatewayError
+from gateway.core.errors import ConfigError, StaleWrite
 from gateway.core.ids import AccountId, TransactionId, VaultId, WorkspaceId
 from gateway.core.lifecycle import Status
 from gateway.core.records import Attempt, DestinationType, Move, Withdrawal
@@ -87,6 +87,32 @@ async def halt_what_is_behind(store: Store, signer: Signer, *, now: datetime) ->
     return len(missing)
 
 
+async def write_ahead_what_was_signed(
+    store: Store, signer: Signer, adapters: Mapping[str, Adapter], *, now: datetime
+) -> int:
+    """Store the signed bytes of attempts that the journal knows and the store holds unsigned; return how many.
+
+    After a crash between the two nothing was sent. After the restore of an older copy the bytes may have landed long
+    ago, and the tracker, which knows them by their hash only, must not pass their block first. The same signatures
+    come out; halted accounts are left alone, but for those that a reconciliation is about to let go on.
+    """
+    lines = {line.attempt_id: line for line in await signer.journal()}
+    done = 0
+    async with store.read() as reader:
+        halted = {i for i, reason in (await reader.halted()).items() if not reason.startswith(BEHIND)}
+        accounts = [a for a in await reader.accounts() if a.chain in adapters and a.id not in halted]
+        built = [(a, w, attempt) for a in accounts for w, attempt in await reader.unsigned(a.id)]
+    for account, withdrawal, attempt in built:
+        line = lines.get(attempt.id)
+        if line is not None:
+            try:
+                await _sign_again(store, signer, adapters[account.chain], account, withdrawal, attempt, line, now)
+                done += 1
+            except StaleWrite:
+                log.info("another process was first", attempt=str(attempt.id))
+    return done
+
+
 async def is_behind(store: Store, chain: str) -> bool:
     """Say whether a lane of this chain is halted because the store is behind the journal."""
     async with store.read() as reader:
@@ -104,34 +130,57 @@ class Restored:
     was: Status | None
 
 
-async def reconcile(store: Store, signer: Signer, adapters: dict[str, Adapter], *, now: datetime) -> Sequence[Restored]:
+async def reconcile(
+    store: Store, signer: Signer, adapters: Mapping[str, Adapter], *, now: datetime
+) -> Sequence[Restored]:
     """Put back every attempt that the journal knows and the store does not, and lift the halts.
 
     The withdrawal is inserted if it is missing too. The bytes are signed again (the same signatures) and stored as
     BROADCASTING: the tracker finds where they landed, or sends exactly them. Nothing new is signed.
+    ConfigError: a line's account is not in this store, so that it is no older copy of the one that was lost; then
+    nothing at all is restored.
     """
+    missing = list({line.attempt_id: line for line in await unknown_lines(store, signer)}.values())
+    accounts = await _accounts_of(missing, store, adapters)
     restored = []
-    for line in await unknown_lines(store, signer):
+    for line in missing:
         fields = cbor2.loads(line.record)
         attempt = _attempt(line, fields)
-        adapter = adapters.get(line.chain)
-        if adapter is None:
-            raise GatewayError(f"the journal names chain {line.chain!r}, which is not configured")
-        async with store.read() as reader:
-            accounts = {a.id: a for a in await reader.accounts(line.chain)}
-        account = accounts.get(attempt.account_id)
-        if account is None:
-            raise GatewayError(f"the journal names account {line.address}, which the store does not know")
         async with store.write() as writer:
             withdrawal, was = await _withdrawal(writer, line, fields)
             await _restore(writer, withdrawal, attempt, now)
-        await _sign_again(store, signer, adapter, account, withdrawal, attempt, line, now)
+        account = accounts[attempt.account_id]
+        await _sign_again(store, signer, adapters[line.chain], account, withdrawal, attempt, line, now)
         restored.append(Restored(line, withdrawal, was))
+    await write_ahead_what_was_signed(store, signer, adapters, now=now)
     async with store.write() as writer:
         for account_id, reason in (await writer.halted()).items():
             if reason.startswith(BEHIND):
                 await writer.unhalt(account_id, "restored from the signer's journal", now)
     return restored
+
+
+async def _accounts_of(
+    lines: Sequence[JournalLine], store: Store, adapters: Mapping[str, Adapter]
+) -> Mapping[AccountId, Account]:
+    """Return the accounts that the lines name. ConfigError: some are not to be had."""
+    async with store.read() as reader:
+        accounts = {a.id: a for a in await reader.accounts()}
+    problems: dict[str, None] = {}
+    for line in lines:
+        account = accounts.get(AccountId(UUID(bytes=cbor2.loads(line.record)["account"])))
+        if line.chain not in adapters:
+            problems[f"the journal names chain {line.chain!r}, which is not configured"] = None
+        elif account is None or (account.chain, account.address) != (line.chain, line.address):
+            # A new store would be followed from today's block on: what was paid before it would stay unseen for ever.
+            problems[
+                f"the journal has payments of {line.address} on {line.chain} by an account that this store does not"
+                " know: it is not an older copy of the store that they were made with; bring back a copy of that one,"
+                " however old, and reconcile it (nothing is signed for this account meanwhile)"
+            ] = None
+    if problems:
+        raise ConfigError(list(problems))
+    return accounts
 
 
 async def _withdrawal(writer: Writer, line: JournalLine, fields: dict[str, Any]) -> tuple[Withdrawal, Status | None]:

@@ -32,7 +32,7 @@ async def check(config: Config) -> bool:
 async def reconcile(config: Config, *, as_json: bool) -> None:
     """Restore from the signer's journal what the store lost, and say what was restored."""
     async with opened(config) as gateway:
-        restored = await journal.reconcile(gateway.store, gateway.signer, dict(gateway.adapters), now=utc_now())
+        restored = await journal.reconcile(gateway.store, gateway.signer, gateway.adapters, now=utc_now())
     console = Console()
     for item in restored:
         found = "withdrawal missing" if item.was is None else f"withdrawal was {item.was}"
