@@ -1,0 +1,1 @@
+"""The `gateway` command as an operator meets it: bad input first, and then what it prints."""
