@@ -103,7 +103,15 @@ class LaneReader(Part):
 
     async def family(self, withdrawal_id: WithdrawalId) -> Sequence[Attempt]:
         """Every attempt of a withdrawal, oldest first."""
-        return await read_attempts(self._sql, attempt_rows.c.withdrawal_id == withdrawal_id)
+        return (await self.families([withdrawal_id]))[withdrawal_id]
+
+    async def families(self, ids: Sequence[WithdrawalId]) -> Mapping[WithdrawalId, Sequence[Attempt]]:
+        """`family` of each of these withdrawals; one without attempts has an empty one."""
+        found: dict[WithdrawalId, list[Attempt]] = {wanted: [] for wanted in ids}
+        for chunk in chunks(ordered(ids)):
+            for attempt in await read_attempts(self._sql, attempt_rows.c.withdrawal_id.in_(chunk)):
+                found[attempt.withdrawal_id].append(attempt)
+        return found
 
     async def known_attempts(self, ids: Sequence[AttemptId]) -> frozenset[AttemptId]:
         rows = await self._sql.rows_among(select(attempt_rows.c.id), attempt_rows.c.id, ordered(ids))

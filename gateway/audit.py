@@ -46,11 +46,12 @@ async def audit(store: Store, adapters: Mapping[str, Adapter]) -> Report:
         sums = await reader.ledger_sums()
         async for page in _pages(reader):
             count += len(page)
+            families = await reader.families([w.id for w in page])
             for withdrawal in page:
                 if withdrawal.status in HOLDS:
                     held[withdrawal.account_id] += withdrawal.amount + withdrawal.max_fee
                 findings += _check_books(withdrawal, sums.get(withdrawal.transaction_id, {}))
-                family = await reader.family(withdrawal.id)
+                family = families[withdrawal.id]
                 findings += _check_family(withdrawal, family)
                 placed += [(withdrawal, a) for a in family if a.included is not None]
         for account in await reader.accounts():

@@ -163,7 +163,8 @@ class LaneWorker:
                 return False
             held = await reader.held(self._account.id)
             pending = await reader.open_attempts(self._account.id)
-            signed_before = {w.id: [a.pending for a in await reader.family(w.id) if a.raw] for w in waiting}
+            families = await reader.families([w.id for w in waiting])
+        signed_before = {i: [a.pending for a in family if a.raw] for i, family in families.items()}
         facts = await self._adapter.node.survey(self._account, [w.intent for w in waiting])
         async with self._store.read() as reader:
             tips = await reader.headers(self._account.chain, 1)

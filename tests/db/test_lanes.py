@@ -113,6 +113,20 @@ async def test_a_replacement_of_the_same_withdrawal_shares_its_claims(world: Wor
     assert all(held.signed for held in await _held(world))
 
 
+async def test_families_are_told_apart_and_may_be_empty(world: World) -> None:
+    first, attempt = await world.signed("slot")
+    boost = world.attempt(first, "slot", kind=AttemptKind.BOOST)
+    await _take(world, boost)
+    (second, other), third = await world.built("other"), await world.queued()
+    async with world.store.read() as reader:
+        found = await reader.families([w.id for w in (third, second, first)])
+    assert {i: [a.id for a in family] for i, family in found.items()} == {
+        first.id: [attempt.id, boost.id],
+        second.id: [other.id],
+        third.id: [],
+    }
+
+
 async def test_what_was_never_signed_gives_its_claims_back(world: World) -> None:
     withdrawal, attempt = await world.built("slot")
     await _release(world, attempt)
