@@ -303,8 +303,9 @@ class Desk:
             await asyncio.sleep(GLANCE)
 
     async def finish(self, ids: Sequence[WithdrawalId], *, seconds: float = 60.0) -> Sequence[Withdrawal]:
-        """Make a block whenever something waits for one, until all are COMPLETED."""
+        """Make a block whenever something waits for one and nothing comes to it, until all are COMPLETED."""
         deadline = time.monotonic() + seconds
+        pool: set[str] = set()
         while True:
             found = await self.withdrawals(ids)
             if all(w.status is Status.COMPLETED for w in found):
@@ -312,7 +313,8 @@ class Desk:
             if time.monotonic() > deadline:
                 shown = sorted({f"{w.status} {w.sub_status}".strip() for w in found})
                 pytest.fail(f"waited {seconds} s for COMPLETED, still {shown}")
-            if await self.rig.devnet.pool() or any(w.status is Status.CONFIRMING for w in found):
+            before, pool = pool, await self.rig.devnet.pool()
+            if (pool and pool == before) or (not pool and any(w.status is Status.CONFIRMING for w in found)):
                 await self.mine()
             else:
                 await asyncio.sleep(GLANCE)

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.core.errors import ConfigError
 from gateway.core.lifecycle import Status
-from tests.integration.rig import Rig
+from tests.integration.rig import Rig, wait_for
 
 pytestmark = pytest.mark.devnet
 
@@ -124,6 +124,7 @@ async def test_a_node_that_turns_into_one_of_another_chain_is_not_followed(rig: 
         ids = await desk.pay()
         await desk.waiting(ids)
         await rig.proxy.stop()
+        await wait_for(lambda: any(line["event"] == "endpoint is missing" for line in rig.logs), "for the loss")
         rig.fault(rig.hand.other_chain)
         rig.proxy.reset()
         await rig.proxy.start()
