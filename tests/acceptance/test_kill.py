@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 import pytest
 
 from gateway.crashpoints import POINTS
@@ -24,13 +22,10 @@ async def test_a_kill_at_any_point_loses_nothing_and_pays_nobody_twice(site: Sit
     await site.accept(3)
     if point == "restart:before-resend":
         # Something must be on its way, or there is nothing to send again.
-        async with site.serving(crash_at="record:committed") as server:
-            assert await server.ended() == -signal.SIGKILL
-    async with site.serving(crash_at=point) as server:
-        assert await site.mine_until_ended(server) == -signal.SIGKILL
+        await site.killed_at("record:committed")
+    await site.killed_at(point)
     async with site.serving() as server:
         await site.mine_until_completed(server)
-        await server.stop()
     await site.prove_paid_once()
 
 
@@ -38,7 +33,7 @@ async def test_a_kill_at_any_point_loses_nothing_and_pays_nobody_twice(site: Sit
     ("first", "second"),
     [
         ("sign:done", "write-ahead:committed"),
-        ("write-ahead:committed", "send:one"),
+        ("write-ahead:before-commit", "send:one"),
         ("send:all", "restart:before-resend"),
         ("record:committed", "block:before-commit"),
     ],
@@ -47,9 +42,20 @@ async def test_a_second_kill_on_the_way_back_changes_nothing(site: Site, first: 
     await site.prepare()
     await site.accept(2)
     for point in (first, second):
-        async with site.serving(crash_at=point) as server:
-            assert await site.mine_until_ended(server) == -signal.SIGKILL
+        await site.killed_at(point)
     async with site.serving() as server:
         await site.mine_until_completed(server)
-        await server.stop()
+    await site.prove_paid_once()
+    assert (await site.run("audit"))[0] == 0
+
+
+async def test_a_process_that_is_told_to_end_leaves_nothing_half_done(site: Site) -> None:
+    await site.prepare()
+    await site.accept(2)
+    for _ in range(2):
+        async with site.serving() as server:
+            await server.says("tracking")
+            assert await server.stop() == 130
+    async with site.serving() as server:
+        await site.mine_until_completed(server)
     await site.prove_paid_once()

@@ -1,0 +1,1 @@
+"""Long randomised runs: each prints its seed and one line of summary."""
