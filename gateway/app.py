@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import structlog
@@ -79,7 +79,8 @@ class Gateway:
             raise ConfigError([p for e in _leaves(wrong) for p in e.problems]) from None
         finally:
             for loop in self.loops.values():
-                await asyncio.shield(loop.release())
+                with suppress(StoreError):  # the leases run out by themselves
+                    await asyncio.shield(loop.release())
 
     async def vault(self, name: str) -> Vault:
         """Return the vault of this name. ConfigError: there is none."""

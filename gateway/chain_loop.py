@@ -75,8 +75,8 @@ class ChainLoop:
 
     async def run(self) -> None:
         """Run until cancelled. ConfigError: at the start, a node of a wrong chain answered, or of one known already."""
-        await self._connect()
         try:
+            await self._connect()
             await self._wait_until_reconciled()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._for_ever("tracker", self._track), name=f"tracker {self._chain}")
@@ -118,12 +118,19 @@ class ChainLoop:
     async def _wait_until_reconciled(self) -> None:
         # The tracker must not run past blocks that hold attempts which only the journal knows.
         said = False
-        while await is_behind(self._store, self._chain):
-            if not said:
-                log.error(
-                    "stopped: the store is behind the signer's journal", chain=self._chain, fix="gateway db reconcile"
-                )
-                said = True
+        while True:
+            try:
+                if not await is_behind(self._store, self._chain):
+                    return
+                if not said:
+                    log.error(
+                        "stopped: the store is behind the signer's journal",
+                        chain=self._chain,
+                        fix="gateway db reconcile",
+                    )
+                    said = True
+            except StoreUnavailable as error:
+                log.warning("no database, trying again", chain=self._chain, error=str(error))
             await asyncio.sleep(self._pause)
 
     async def _for_ever(self, what: str, job: Callable[[], Awaitable[None]]) -> None:

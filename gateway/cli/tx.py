@@ -147,8 +147,8 @@ def details(history: History) -> Mapping[str, Any]:
 @asynccontextmanager
 async def _store(config: Config) -> AsyncIterator[Store]:
     store = SqlStore(config.store.url)
-    await store.open()
     try:
+        await store.open()
         yield store
     finally:
         await store.close()
