@@ -20,13 +20,14 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class StoreConfig(_Section):
     """Where the store is: `sqlite:///gateway.db`, `postgresql://…` or `mysql://…`."""
 
     url: str = "sqlite:///gateway.db"
+    """`sqlite:///path`, `postgresql://user:password@host/name` or `mysql://…`; its commits must be durable."""
 
 
 class SignerConfig(_Section):
@@ -34,9 +35,13 @@ class SignerConfig(_Section):
 
     kind: Literal["local"] = "local"
     key_file: Path
+    """The encrypted keys; made by `gateway keys create`."""
     journal: Path
+    """Everything that was ever signed; best on another disk than the store. One process at a time opens it."""
     password_env: str | None = None
+    """Name of the environment variable that holds the key file's password; this or `password_file`."""
     password_file: Path | None = None
+    """File that holds the password; only its owner may read it."""
 
 
 class ChainConfig(BaseModel):
@@ -64,10 +69,15 @@ class Timing(_Section):
     """How the gateway spends its time; seconds."""
 
     poll: Seconds = 5.0
+    """The longest that a tracker waits for a new head before it looks after what is to be sent again."""
     lane_poll: Seconds = 1.0
+    """How often lanes look for withdrawals that another process accepted."""
     resend_after: Seconds = 30.0
+    """After how long in no block the same bytes are offered to the nodes again."""
     lease: Annotated[float, Field(ge=1, le=600)] = 4.0
+    """How long a lane or a tracker stays its owner's after the owner fell silent."""
     retry_pause: Seconds = 1.0
+    """The pause after a node or the database could not be reached."""
 
 
 class Config(_Section):

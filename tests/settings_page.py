@@ -15,9 +15,9 @@ from gateway.config import ChainConfig, Config, SignerConfig, StoreConfig, Timin
 
 HEAD = """# Configuration
 
-One TOML file, `gateway.toml` unless `--config` names another. All that is wrong with it is reported at once, and nothing
-starts. Relative paths are relative to the file. This page is made from the models that check the settings; a test fails when
-it is stale.
+One TOML file, `gateway.toml` unless `--config` names another. All that is wrong with it is reported at once, and
+nothing starts. Relative paths are relative to the file. This page is made from the models that check the settings; a
+test fails when it is stale.
 
 ```toml
 [signer]
@@ -40,8 +40,8 @@ chains = ["local"]
 resend_after = 30
 ```
 
-Writes go to every healthy endpoint of a chain, reads to one that is not behind. Two chains may not share a name, an asset or
-a genesis block.
+Writes go to every healthy endpoint of a chain, reads to one that is not behind. Two chains may not share a name, an
+asset or a genesis block.
 """
 
 SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
@@ -60,10 +60,14 @@ def page() -> str:
     """Return the whole page."""
     lines = [HEAD]
     for title, model in SECTIONS:
-        lines += [f"## {title}\n", "| setting | default |", "|---|---|"]
-        lines += [f"| `{name}` | {_default(field)} |" for name, field in model.model_fields.items()]
+        lines += [f"## {title}\n", "| setting | default | meaning |", "|---|---|---|"]
+        lines += [f"| `{name}` | {_default(field)} | {_meaning(field)} |" for name, field in model.model_fields.items()]
         lines.append("")
     return "\n".join(lines)
+
+
+def _meaning(field: Any) -> str:
+    return " ".join((field.description or "").split()).replace("|", "\\|")
 
 
 def _default(field: Any) -> str:

@@ -140,7 +140,7 @@ def _targets() -> dict[FeeLevel, ConfTarget]:
 class Settings(BaseModel):
     """One configured chain. Rates in base units per virtual byte; what is left out is the coin's own."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     coin: Literal[
         "bitcoin-main",

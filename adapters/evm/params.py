@@ -31,7 +31,7 @@ def _percentiles() -> dict[FeeLevel, Percentile]:
 class Settings(BaseModel):
     """One configured chain. Fees and prices in wei."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     chain_id: Annotated[int, Field(ge=1, lt=2**63)]
     urls: Annotated[list[str], Field(min_length=1)]
