@@ -11,7 +11,7 @@ from adapters.evm.refusals import REFUSALS
 HEAD = """# What nodes answer to a send, and what it means here
 
 Made from the adapters' tables (`adapters/*/refusals.py`); a test fails when this page is stale. **Observed** rows
-were really provoked on a node in this repository's tests (anvil 1.7.1, litecoind 0.21.2.1); the others rest on the texts
+were really provoked on a node in the tests (anvil 1.7.1, litecoind 0.21.2.1); the others rest on the texts
 that the clients are known to use. Whatever the class, a refusal never proves that bytes cannot land.
 """
 
