@@ -110,9 +110,7 @@ def _private_server(kind: Kind) -> Iterator[str]:
         subprocess.run([Path(__file__).with_name("apt"), *kind.packages], check=False)
         programs = kind.programs()
     if programs is None:
-        raise SystemExit(
-            f"{kind.name} is not here and did not install: apt-get install {' '.join(kind.packages)}"
-        )
+        raise SystemExit(f"{kind.name} is not here and did not install: apt-get install {' '.join(kind.packages)}")
 
     # As root the server runs under Debian's account for it, which must be able to reach the folder.
     account = kind.server_account if os.getuid() == 0 else None
