@@ -155,7 +155,7 @@ def _table() -> Iterator[Transition]:
     )
 
     yield from rows((None,), (S.PENDING_AML_SCREENING,), "screening on", IN)
-    yield from rows((None,), (S.BROADCASTING,), "announced, or seen in the mempool", IN)
+    yield from rows((None,), (S.BROADCASTING,), "announced, or seen before it is in a block", IN)
     yield from rows((None,), (S.CONFIRMING,), "in a block, screening off", IN)
     yield from rows((S.BROADCASTING,), (S.CONFIRMING,), "in a block", IN)
     yield from rows((S.BROADCASTING,), (S.FAILED,), "never landed", IN)
