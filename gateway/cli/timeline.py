@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from gateway.core.money import show
@@ -25,7 +25,8 @@ def draw(history: History) -> RenderableType:
     )  # fmt: skip
     if w.alarm:
         head.append(f"ALARM      {w.alarm}\n", "bold red")
-    table = Table(box=None, pad_edge=False, show_header=False)
+    whole = Column(overflow="fold")  # a hash that is cut short cannot be looked up
+    table = Table(Column(no_wrap=True), Column(), whole, box=None, pad_edge=False, show_header=False)
     started = history.events[0].at if history.events else w.created_at
     for at, what, text, style in sorted(_lines(history), key=lambda line: line[0]):
         table.add_row(f"{(at - started).total_seconds():+10.3f} s", what, Text(text, style))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from db.store import SqlStore
 from gateway.cli.timeline import draw
@@ -77,7 +77,8 @@ async def show_list(config: Config, *, status: Status | None, chain: str | None,
         for withdrawal in found:
             print(json.dumps(summary(withdrawal)))
         return
-    table = Table("withdrawal", "chain", "amount", "destination", "status", "confirmations", "created")
+    names = ("withdrawal", "chain", "amount", "destination", "status", "confirmations", "created")
+    table = Table(*(Column(name, overflow="fold") for name in names))
     for w in found:
         amount = f"{show(w.amount, w.decimals)} {w.asset}"
         created = f"{w.created_at:%Y-%m-%d %H:%M:%S}"
