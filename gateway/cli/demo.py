@@ -182,18 +182,19 @@ def _tell(outcomes: Sequence[Outcome], console: Console, *, as_json: bool) -> No
                 )
             )
         return
-    table = Table("chain", "amount", "destination", "status", "confirmations", "attempts", "arrived", "transaction")
+    table = Table()
+    for title in ("chain", "amount", "status", "conf.", "tries", "arrived", "transaction"):
+        table.add_column(title, no_wrap=True)
     for outcome in outcomes:
         w = outcome.withdrawal
         table.add_row(
             w.chain,
             f"{show(w.amount, w.decimals)} {w.asset}",
-            f"{w.destination[:14]}…",
             w.status,
             str(w.confirmations),
             str(outcome.attempts),
-            "exactly" if outcome.good else f"{show(outcome.arrived, w.decimals)}",
-            f"{(w.tx_hash or '')[:14]}…",
+            "exactly" if outcome.good else show(outcome.arrived, w.decimals),
+            f"{(w.tx_hash or '')[:12]}…",
         )
     console.print(table)
     good = sum(o.good for o in outcomes)
