@@ -34,6 +34,7 @@ class SignerConfig(_Section):
     """The local signer: its key file, its journal (on another disk, best), and where its password is."""
 
     kind: Literal["local"] = "local"
+    """Keys in a file on this machine; the only kind so far."""
     key_file: Path
     """The encrypted keys; made by `gateway keys create`."""
     journal: Path
@@ -47,10 +48,12 @@ class SignerConfig(_Section):
 class ChainConfig(BaseModel):
     """One chain: its name, its family, and whatever the family's adapter wants."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
 
     name: Name
+    """What the gateway calls the chain, in rows and logs; never change it for a chain that was used."""
     family: str
+    """Which adapter speaks to it; the family's own settings are below."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -62,7 +65,9 @@ class VaultConfig(_Section):
     """One vault and the chains on which it has an account."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
+    """What requests call the vault. The name is part of its keys: renamed, it is another vault, and empty."""
     chains: Annotated[list[Name], Field(min_length=1)]
+    """The chains on which it has an account."""
 
 
 class Timing(_Section):
@@ -84,12 +89,19 @@ class Config(_Section):
     """The whole configuration. Relative paths are relative to the file."""
 
     workspace: Name = "main"
+    """The tenant that the vaults belong to."""
     store: StoreConfig = StoreConfig()
+    """The database."""
     signer: SignerConfig
+    """The keys."""
     chain: Annotated[list[ChainConfig], Field(min_length=1)]
+    """One table per chain."""
     vault: Annotated[list[VaultConfig], Field(min_length=1)]
+    """One table per vault."""
     timing: Timing = Timing()
+    """The pace."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """`debug`, `info`, `warning` or `error`."""
 
 
 Examine = Callable[[str, str, Mapping[str, Any]], Sequence[str]]

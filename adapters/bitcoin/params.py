@@ -155,24 +155,37 @@ class Settings(BaseModel):
         "dogecoin-test",
         "dogecoin-regtest",
     ]
+    """Which coin on which network; every node must have its first block."""
     urls: Annotated[list[str], Field(min_length=1)]
+    """The nodes: http or https, with user and password."""
     asset: str | None = None
+    """The id of the coin in requests; the coin's own if not set."""
     threshold: Annotated[int | None, Field(ge=1)] = None
+    """Confirmations to COMPLETED; the coin's own if not set."""
     finality_depth: Annotated[int | None, Field(ge=1)] = None
+    """Confirmations from which a block counts as final; the coin's own if not set."""
     lane_depth: Annotated[int, Field(ge=1, le=25)] = 25
+    """How many payments of a vault may wait at once; nodes keep 25 in a chain."""
     max_inputs: Annotated[int, Field(ge=1, le=500)] = 100
+    """The most coins that one payment may spend."""
     fee_floor: Rate | None = None
+    """The lowest rate ever paid; the coin's own if not set."""
     fee_cap: Rate | None = None
+    """The highest rate ever paid; the coin's own if not set."""
     fallback_fee: Rate | None = None
+    """The rate where a node has no estimate; the coin's own if not set."""
     conf_targets: dict[FeeLevel, ConfTarget] = Field(default_factory=_targets)
+    """Within how many blocks each fee level wants to be included."""
     max_fee: Annotated[int, Field(ge=1, le=COIN_UNITS)] = 1_000_000
     """The most that one withdrawal may cost, in base units, whatever its order allows."""
     replacement: Literal["auto", "yes", "no"] = "auto"
     """Whether the nodes replace a pending transaction; "auto": what can be read from them (see node.py)."""
     poll_interval: Annotated[float, Field(gt=0, le=600)] = 2.0
+    """Seconds between two looks for a new head."""
     timeout: Annotated[float, Field(gt=0, le=600)] = 30.0
     """Seconds that one call may take; a scan for coins on a large network takes long."""
     explorer: str = ""
+    """Where people look a hash up; kept for the API."""
 
     @field_validator("urls")
     @classmethod

@@ -34,22 +34,31 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     chain_id: Annotated[int, Field(ge=1, lt=2**63)]
+    """Every node must answer for it."""
     urls: Annotated[list[str], Field(min_length=1)]
+    """The nodes: http or https, credentials included where they want some."""
     genesis: Annotated[str, Field(pattern="^0x[0-9a-f]{64}$")] | None = None
     """Hash of block 0; checked when given. Two chains may share a chain id by mistake, but not this."""
     asset: Annotated[str, Field(min_length=1)] = "ETH"
+    """The id of the native coin in requests."""
     threshold: Annotated[int, Field(ge=1)] = 1
+    """Confirmations to COMPLETED."""
     finality: Literal["tag"] | Annotated[int, Field(ge=1, le=1_000_000)] = "tag"
     """The nodes' `finalized` tag, or how many blocks must lie on top of a block that cannot leave any more."""
     fees: Literal["auto", "legacy"] = "auto"
     """"auto": base fee and tip where the chain has a base fee; "legacy": always one gas price."""
     min_tip: Wei = GWEI // 1000
+    """The least tip per gas that is offered."""
     max_tip: Wei = 100 * GWEI
+    """The most tip per gas that is offered."""
     max_fee_per_gas: Wei = 1_000 * GWEI
+    """The most that a unit of gas may cost, base fee and tip."""
     max_fee: Wei = 10**17
     """The most that one withdrawal may cost, whatever its order allows; nodes refuse above 10**18 by default."""
     percentiles: dict[FeeLevel, Percentile] = Field(default_factory=_percentiles)
+    """Which of the tips paid in the last blocks each fee level follows."""
     fee_blocks: Annotated[int, Field(ge=1, le=100)] = 20
+    """How many of the last blocks that is."""
     bump_percent: Annotated[int, Field(ge=10, le=100)] = 15
     """How much a replacement adds to both fees; nodes want 10, rounded differently by each."""
     gas_margin: Annotated[int, Field(ge=0, le=400)] = 25
@@ -61,9 +70,13 @@ class Settings(BaseModel):
     ws_url: Annotated[str, Field(pattern=r"^wss?://")] | None = None
     """A node's WebSocket for news of heads; without it, and whenever it is silent, `poll_interval` finds them."""
     poll_interval: Annotated[float, Field(gt=0, le=600)] = 1.0
+    """Seconds between two looks for a new head."""
     timeout: Annotated[float, Field(gt=0, le=600)] = 10.0
+    """Seconds that one call may take."""
     max_bytes: Annotated[int, Field(ge=1_000_000)] = MAX_BYTES
+    """The longest answer that is read."""
     explorer: str = ""
+    """Where people look a hash up; kept for the API."""
 
     @model_validator(mode="after")
     def _agree(self) -> Settings:

@@ -45,3 +45,13 @@ def test_every_file_and_test_that_a_page_names_exists(path: Path) -> None:
 def test_the_page_of_settings_is_current() -> None:
     stale = "run: python -m tests.settings_page docs/configuration.md"
     assert (ROOT / "docs" / "configuration.md").read_text() == settings_page.page(), stale
+
+
+def test_every_setting_is_explained() -> None:
+    unexplained = [
+        f"{model.__module__}.{name}"
+        for _, model in settings_page.SECTIONS
+        for name, field in model.model_fields.items()
+        if not field.description
+    ]
+    assert unexplained == []
