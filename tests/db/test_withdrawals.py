@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.core.chain import AttemptKind
 from gateway.core.errors import BadRequest, Duplicate, IllegalMove, StaleWrite, StoreError
-from gateway.core.ids import AccountId, VaultId, WithdrawalId
+from gateway.core.ids import AccountId, TransactionId, VaultId, WithdrawalId
 from gateway.core.lifecycle import Status
 from gateway.core.records import Filter, Withdrawal
 from tests.db.world import World, new_id, now
@@ -34,8 +35,25 @@ async def test_nothing_is_found_where_nothing_is(world: World) -> None:
         assert await reader.withdrawals([]) == []
         assert await reader.history(nobody) is None
         assert await reader.by_external_id(world.workspace.id, "nothing") is None
+        assert await reader.by_transaction(TransactionId(nobody)) is None
+        assert await reader.by_hash("no hash") == []
         assert await reader.passing("no chain", 5) == []
         assert await reader.search(Filter(chain="no chain")) == []
+
+
+async def test_a_withdrawal_is_found_by_its_transaction_and_by_any_hash_of_its_attempts(world: World) -> None:
+    withdrawal, first = await world.sent("slot")
+    await world.sent("another slot")
+    boost = world.attempt(withdrawal, "slot", kind=AttemptKind.BOOST)
+    async with world.store.write() as writer:
+        await writer.take([boost])
+    dearer = f"dearer-{world.chain}"
+    await world.sign(boost, dearer)
+    async with world.store.read() as reader:
+        assert await reader.by_transaction(withdrawal.transaction_id) == await reader.withdrawal(withdrawal.id)
+        for tx_hash in (first.tx_hash, dearer):
+            assert [w.id for w in await reader.by_hash(tx_hash)] == [withdrawal.id]
+        assert await reader.by_hash(dearer.upper()) == []
 
 
 async def test_an_external_id_is_taken_for_ever_in_its_workspace(world: World) -> None:
