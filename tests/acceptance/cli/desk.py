@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import structlog
 from typer.testing import CliRunner
 
 from gateway.cli.main import app
@@ -75,7 +76,10 @@ class Desk:
 
     def run(self, *arguments: str, config: bool = True) -> Ran:
         """Call the command in this process (importing it anew would take seconds each time)."""
-        result = CliRunner().invoke(app, self._with_config(arguments, config))
+        try:
+            result = CliRunner().invoke(app, self._with_config(arguments, config))
+        finally:
+            structlog.reset_defaults()  # the command's log led to a stream that is closed now
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise AssertionError(f"gateway {' '.join(arguments)}: an error came through") from result.exception
         return self._heard(Ran(result.exit_code, result.stdout, result.stderr))
