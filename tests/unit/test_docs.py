@@ -10,14 +10,17 @@ import pytest
 
 from gateway.config import parse
 from tests import settings_page
-from tests.refusal_page import page
+from tests.refusal_page import page, renewed
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def test_the_page_of_refusals_is_current() -> None:
-    assert (ROOT / "docs" / "refusals.md").read_text() == page(), "run: python -m tests.refusal_page docs/refusals.md"
+    stale = "run: python -m tests.refusal_page docs/refusals.md README.md"
+    assert (ROOT / "docs" / "refusals.md").read_text() == page(), stale
+    readme = (ROOT / "README.md").read_text()
+    assert renewed(readme) == readme, stale
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/configuration.md"])
