@@ -27,7 +27,7 @@ from tests.bench.databases import fresh
 from tests.bench.figures import Figure
 
 VAULTS = 20
-BLOCKS = Interval(0.5)
+BLOCKS = Interval(1.0)
 UNIT = 10**18
 LEAST = 0.5
 PATIENCE = 600.0
