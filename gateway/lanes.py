@@ -159,8 +159,11 @@ class LaneWorker:
     async def _build_next(self) -> bool:
         async with self._store.read() as reader:
             waiting = await reader.queued(self._account.id, self._adapter.info.batch)
-            if not waiting:
-                return False
+            tips = await reader.headers(self._account.chain, 1)
+        # A look at the head costs one call; a survey in vain would cost one for each that waits.
+        if not waiting or not tips or tips[0].height < (await self._adapter.node.head()).height:
+            return False
+        async with self._store.read() as reader:
             held = await reader.held(self._account.id)
             pending = await reader.open_attempts(self._account.id)
             families = await reader.families([w.id for w in waiting])
@@ -236,6 +239,7 @@ class LaneWorker:
         signatures = await self._signer.sign(orders)
         signed = {}
         for (withdrawal, attempt), answer in zip(pairs, signatures, strict=True):
+            await asyncio.sleep(0)  # checking takes a millisecond each: let the tracker have its turn
             try:
                 signed[attempt.id] = one = codec.assemble(attempt.payload, account, answer)
                 codec.check_signed(
