@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 
@@ -37,7 +38,7 @@ from gateway.tracker import Pace, Tracker
 
 log = structlog.get_logger(__name__)
 
-LANES_AT_ONCE = 8
+LANES_AT_ONCE = 32
 PAGE_HUMAN_PAUSE = 30.0
 
 
@@ -69,6 +70,9 @@ class ChainLoop:
         self._pause = pause
         self._chain = adapter.info.name
         self._workers: dict[AccountId, LaneWorker] = {}
+        self._places = asyncio.Semaphore(LANES_AT_ONCE)
+        self._at_work: set[AccountId] = set()
+        self._round = 0
         self.tracker = Tracker(store, adapter, self._own(f"tracker:{self._chain}"), now=now, pace=pace)
         self.kick = asyncio.Event()
         """Set it when a withdrawal was accepted in this process; others are found by polling."""
@@ -80,7 +84,9 @@ class ChainLoop:
             await self._wait_until_reconciled()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._for_ever("tracker", self._track), name=f"tracker {self._chain}")
-                group.create_task(self._for_ever("lanes", self._work_lanes), name=f"lanes {self._chain}")
+                group.create_task(
+                    self._for_ever("lanes", partial(self._work_lanes, group)), name=f"lanes {self._chain}"
+                )
         finally:
             await self._adapter.node.close()
 
@@ -158,7 +164,7 @@ class ChainLoop:
         while True:
             await self.tracker.step()
 
-    async def _work_lanes(self) -> None:
+    async def _work_lanes(self, group: asyncio.TaskGroup) -> None:
         while True:
             self.kick.clear()
             self.tracker.advanced.clear()
@@ -167,20 +173,26 @@ class ChainLoop:
             async with self._store.read() as reader:
                 busy = set(await reader.busy_accounts(self._chain))
                 accounts = [a for a in await reader.accounts(self._chain) if a.id in busy]
-            if accounts:
-                await self._work(accounts)
+            self._round += 1
+            for account in accounts:
+                if account.id not in self._at_work:
+                    self._at_work.add(account.id)
+                    group.create_task(self._work_alone(account), name=f"lane {account.address}")
             await self._wait()
 
-    async def _work(self, accounts: list[Account]) -> None:
-        limit = asyncio.Semaphore(LANES_AT_ONCE)
-
-        async def one(account: Account) -> None:
-            async with limit:
+    async def _work_alone(self, account: Account) -> None:
+        """Work one lane for as long as it can go on; no lane waits for another."""
+        begun = self._round
+        try:
+            async with self._places:
+                begun = self._round
                 await self._work_one(self._worker(account), account)
-
-        async with asyncio.TaskGroup() as group:
-            for account in accounts:
-                group.create_task(one(account))
+        except Exception:
+            log.exception("lane: unexpected", chain=self._chain, account=account.address)
+        finally:
+            self._at_work.discard(account.id)
+        if self._round != begun:
+            self.kick.set()  # what woke the others meanwhile may concern this lane too
 
     async def _work_one(self, worker: LaneWorker, account: Account) -> None:
         try:
