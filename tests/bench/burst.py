@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
 from eth_account import Account
 from sqlalchemy import make_url
 
@@ -152,6 +153,10 @@ def _destination(number: int) -> str:
 @contextlib.contextmanager
 def _logging_to(path: Path) -> Iterator[None]:
     """Log as the gateway does, to a file: 2 000 lines would hide the table."""
+    before = structlog.get_config()
     with path.open("w") as file, contextlib.redirect_stderr(file):
         logs.set_up("info", colors=False)
-        yield
+        try:
+            yield
+        finally:
+            structlog.configure(**before)
