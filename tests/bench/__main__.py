@@ -36,12 +36,13 @@ MEASUREMENTS: Mapping[str, Measurement] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print; the exit code says whether every target was met."""
+    """Measure, print; a missed target is a number to work on and no failure, except with --strict."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--count", type=int, default=COUNT, help="withdrawals in the burst")
     parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help="attempts in flight for the others")
     parser.add_argument("--only", action="append", choices=MEASUREMENTS, help="measure only this; may be repeated")
     parser.add_argument("--json", action="store_true", help="one JSON object per figure instead of the table")
+    parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
     options = parser.parse_args(arguments)
     logs.set_up("error", colors=False)
     figures: list[Figure] = []
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"measuring {name} …", file=sys.stderr, flush=True)
         figures += asyncio.run(_one(MEASUREMENTS[name], options.count, options.in_flight))
     say(figures, as_json=options.json)
-    return 0 if all(figure.met in (True, None) for figure in figures) else 1
+    return 1 if options.strict and any(figure.met is False for figure in figures) else 0
 
 
 async def _one(measurement: Measurement, count: int, in_flight: int) -> list[Figure]:
