@@ -16,7 +16,7 @@ import cbor2
 import structlog
 
 from gateway.core.adapter import Adapter
-from gateway.core.chain import Account, AttemptKind, FeeLevel
+from gateway.core.chain import Account, AttemptKind, BlockRef, FeeLevel
 from gateway.core.errors import ConfigError, StaleWrite
 from gateway.core.ids import AccountId, TransactionId, VaultId, WorkspaceId
 from gateway.core.lifecycle import Status
@@ -31,8 +31,11 @@ CHUNK = 500
 BEHIND = "the signer's journal holds signatures that the store does not know"
 
 
-def record_of(withdrawal: Withdrawal, attempt: Attempt) -> bytes:
-    """Write down, for the journal, all from which withdrawal and attempt can be restored."""
+def record_of(withdrawal: Withdrawal, attempt: Attempt, tip: BlockRef) -> bytes:
+    """Write down, for the journal, all from which withdrawal and attempt can be restored.
+
+    `tip` is a block before any that can hold the attempt: from there its chain is read again.
+    """
     w, a = withdrawal, attempt
     return cbor2.dumps(
         {
@@ -56,6 +59,7 @@ def record_of(withdrawal: Withdrawal, attempt: Attempt) -> bytes:
             "window_end": a.window_end,
             "fee_max": a.fee_max,
             "built_at": a.built_at.isoformat(),
+            "tip": [tip.height, tip.hash, tip.parent],
         },
         canonical=True,
     )
@@ -154,10 +158,23 @@ async def reconcile(
         restored.append(Restored(line, withdrawal, was))
     await write_ahead_what_was_signed(store, signer, adapters, now=now)
     async with store.write() as writer:
+        await _follow_from_before(writer, [item.line for item in restored])
         for account_id, reason in (await writer.halted()).items():
             if reason.startswith(BEHIND):
                 await writer.unhalt(account_id, "restored from the signer's journal", now)
     return restored
+
+
+async def _follow_from_before(writer: Writer, lines: Sequence[JournalLine]) -> None:
+    """Have a chain that the store never followed be followed from before its first restored attempt."""
+    first: dict[str, BlockRef] = {}
+    for line in lines:
+        tip = BlockRef(*cbor2.loads(line.record)["tip"])
+        if line.chain not in first or tip.height < first[line.chain].height:
+            first[line.chain] = tip
+    for chain, tip in first.items():
+        if not await writer.headers(chain, 1):
+            await writer.add_header(chain, tip, keep=1)
 
 
 async def _accounts_of(

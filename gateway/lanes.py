@@ -223,6 +223,8 @@ class LaneWorker:
 
     async def _sign(self, pairs: Sequence[Pair]) -> Mapping[AttemptId, Signed]:
         codec, account = self._adapter.codec, self._account
+        async with self._store.read() as reader:
+            (tip,) = await reader.headers(account.chain, 1)  # it cannot be in this block or an earlier one
         orders = [
             SigningOrder(
                 withdrawal_id=w.id,
@@ -230,7 +232,7 @@ class LaneWorker:
                 chain=a.chain,
                 address=account.address,
                 claims=a.claims,
-                record=record_of(w, a),
+                record=record_of(w, a, tip),
                 requests=codec.signing_requests(a.payload, account),
             )
             for w, a in pairs

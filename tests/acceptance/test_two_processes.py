@@ -6,11 +6,13 @@ import asyncio
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from db.engine import Kind
+from gateway.core.errors import StoreUnavailable
 from gateway.core.lifecycle import Status
 from gateway.signers import journal, keyfile
 from tests.acceptance.site import GLANCE, PATIENCE, TIMING, Server, Site
@@ -91,8 +93,9 @@ async def frozen_while_the_other_finishes(site: Site, owner: Server, rival: Serv
         deadline = time.monotonic() + TIMING["lease"] * 8
         while time.monotonic() < deadline:
             await site.mine()
-            if all(w.status is Status.COMPLETED for w in await site.withdrawals()):
-                return
+            with suppress(StoreUnavailable):  # locked by the frozen one
+                if all(w.status is Status.COMPLETED for w in await site.withdrawals()):
+                    return
             await asyncio.sleep(GLANCE)
         owner.thaw()
         await asyncio.sleep(GLANCE)
