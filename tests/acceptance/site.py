@@ -202,8 +202,8 @@ class Site:
     async def store(self) -> AsyncIterator[SqlStore]:
         """Open the database beside the process."""
         store = SqlStore(self.config.store.url)
-        await store.open()
         try:
+            await store.open()
             yield store
         finally:
             await store.close()
