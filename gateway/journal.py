@@ -144,7 +144,9 @@ async def reconcile(
     ConfigError: a line's account is not in this store, so that it is no older copy of the one that was lost; then
     nothing at all is restored.
     """
-    missing = list({line.attempt_id: line for line in await unknown_lines(store, signer)}.values())
+    unknown = await unknown_lines(store, signer)
+    first = {line.attempt_id: line for line in reversed(unknown)}  # signed again it has two lines: the first counts
+    missing = [line for line in unknown if first[line.attempt_id] is line]
     accounts = await _accounts_of(missing, store, adapters)
     restored = []
     for line in missing:

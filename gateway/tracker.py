@@ -93,11 +93,12 @@ class Tracker:
         self._learn_thresholds(placed)
         self._finalized = -1
         self._tip = headers[0] if headers else None
-        head = self._tip or await self._adapter.node.head()
+        # Lanes sign nothing before these rows exist, so no payment of ours can be in one of these blocks.
+        first = [] if self._tip is not None else await self._first_headers()
+        head = self._tip or first[-1]
         async with self._store.write(await self._ownership.fence()) as writer:
-            if self._tip is None:
-                # Lanes sign nothing before this row exists, so no payment of ours can be in an earlier block.
-                await writer.add_header(self._chain, head, keep=self._pace.keep_headers)
+            for ref in first:
+                await writer.add_header(self._chain, ref, keep=self._pace.keep_headers)
             await writer.mark_indexed([a.id for a in live])
         self._tip = head
         log.info("tracking", chain=self._chain, height=head.height, in_flight=len(live))
@@ -107,6 +108,17 @@ class Tracker:
                 self._index.schedule(attempt.id, 0.0, decided=True)
         self.advanced.set()
         return True
+
+    async def _first_headers(self) -> Sequence[BlockRef]:
+        """Return the head and the blocks under it down to one that is final: any other may leave the chain."""
+        refs = [await self._adapter.node.head()]
+        final = max(await self._adapter.node.finalized(refs[0]), refs[0].height - self._pace.keep_headers, 0)
+        while refs[-1].height > final:
+            under = await self._adapter.node.header(refs[-1].height - 1)
+            if under is None or under.hash != refs[-1].parent:
+                break  # it changes while we look: begin with what hangs together
+            refs.append(under)
+        return refs[::-1]
 
     async def step(self) -> None:
         """Follow the chain to its present head, then offer again what is due. May be called for ever.

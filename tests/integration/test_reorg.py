@@ -269,3 +269,14 @@ async def _rival(desk: Desk, withdrawal_id: WithdrawalId, *, to: str, amount: in
     (attempt,) = (await desk.history(withdrawal_id)).attempts
     assert desk.rig.config is not None
     return await desk.rig.hand.rival(attempt, await desk.account(), desk.rig.config, to=to, amount=amount)
+
+
+async def test_the_block_at_which_following_began_may_leave_the_chain(rig: Rig) -> None:
+    await rig.devnet.mine_empty(5)
+    await rig.prepare()
+    async with rig.working() as desk:
+        await desk.reorg(2, reinclude=True)
+        await desk.fund()
+        ids = await desk.pay(2)
+        await desk.finish(ids)
+        await desk.prove(ids)
