@@ -22,7 +22,7 @@ import pytest
 from devnets.faults import Close, CutOff, Delay, DropAnswer, DropRequest, Fault, Garbage, Status
 from devnets.network import Devnet
 from devnets.proxy import FaultProxy
-from gateway.core.errors import NodeUnavailable, StoreError
+from gateway.core.errors import ChainError, StoreError
 from gateway.crashpoints import POINTS
 from tests.acceptance.site import GLANCE, Server, Site
 from tests.integration.hands import Hand, hand_for
@@ -124,7 +124,7 @@ async def arrive(site: Site, size: int, tag: str, after: float) -> None:
     """Accept withdrawals, asking again with the same ids as a client does who gets no answer."""
     await asyncio.sleep(after)
     while True:
-        with suppress(NodeUnavailable, StoreError):
+        with suppress(ChainError, StoreError):
             await site.accept(size, tag=tag)
             return
         await asyncio.sleep(GLANCE)
