@@ -12,7 +12,7 @@ from gateway.core.store import Store
 
 BATCH = 200
 
-_WAY = (Status.SUBMITTED, Status.PENDING_ENRICHMENT, Status.QUEUED)
+WAY = (Status.SUBMITTED, Status.PENDING_ENRICHMENT, Status.QUEUED)
 
 
 async def pass_gates(store: Store, chain: str, *, now: Clock) -> int:
@@ -41,5 +41,5 @@ async def _one(store: Store, withdrawal: Withdrawal, now: Clock) -> bool:
 
 
 def _through(withdrawal: Withdrawal, at: datetime) -> Move:
-    path = _WAY[_WAY.index(withdrawal.status) + 1 :]
+    path = WAY[WAY.index(withdrawal.status) + 1 :]
     return Move(withdrawal, path, "passed the gates", at)

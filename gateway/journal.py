@@ -17,13 +17,15 @@ import structlog
 
 from gateway.core.adapter import Adapter
 from gateway.core.chain import Account, AttemptKind, BlockRef, FeeLevel
-from gateway.core.errors import ConfigError, StaleWrite
+from gateway.core.errors import ConfigError, SignedMismatch, StaleWrite
 from gateway.core.ids import AccountId, TransactionId, VaultId, WorkspaceId
 from gateway.core.lifecycle import Status
 from gateway.core.records import Attempt, DestinationType, Move, Withdrawal
 from gateway.core.signing import JournalLine, Signer, SigningOrder
 from gateway.core.store import Store, Writer
 from gateway.core.substatus import SubStatus
+from gateway.gates import WAY
+from gateway.signed import approved
 
 log = structlog.get_logger(__name__)
 
@@ -114,6 +116,9 @@ async def write_ahead_what_was_signed(
                 done += 1
             except StaleWrite:
                 log.info("another process was first", attempt=str(attempt.id))
+            except SignedMismatch as mismatch:
+                # Its lane will find the same and halt; the others go on.
+                log.error("signed bytes are not what was approved", attempt=str(attempt.id), error=str(mismatch))
     return done
 
 
@@ -149,6 +154,9 @@ async def reconcile(
     missing = [line for line in unknown if first[line.attempt_id] is line]
     accounts = await _accounts_of(missing, store, adapters)
     restored = []
+    async with store.write() as writer:
+        # First, so that a reconciliation that was cut short leaves no chain to be begun behind its payments.
+        await _follow_from_before(writer, missing)
     for line in missing:
         fields = cbor2.loads(line.record)
         attempt = _attempt(line, fields)
@@ -160,7 +168,6 @@ async def reconcile(
         restored.append(Restored(line, withdrawal, was))
     await write_ahead_what_was_signed(store, signer, adapters, now=now)
     async with store.write() as writer:
-        await _follow_from_before(writer, [item.line for item in restored])
         for account_id, reason in (await writer.halted()).items():
             if reason.startswith(BEHIND):
                 await writer.unhalt(account_id, "restored from the signer's journal", now)
@@ -233,28 +240,14 @@ async def _withdrawal(writer: Writer, line: JournalLine, fields: dict[str, Any])
     return withdrawal, None
 
 
-_WAY_TO_SIGNATURE = (
-    Status.SUBMITTED,
-    Status.PENDING_ENRICHMENT,
-    Status.PENDING_AUTHORIZATION,
-    Status.QUEUED,
-    Status.PENDING_SIGNATURE,
-)
+_WAY_TO_SIGNATURE = (*WAY, Status.PENDING_SIGNATURE)
 
 
 async def _restore(writer: Writer, withdrawal: Withdrawal, attempt: Attempt, now: datetime) -> None:
     await writer.take([attempt])
-    if withdrawal.status in (Status.SUBMITTED, Status.PENDING_ENRICHMENT):
-        path = tuple(
-            s
-            for s in _WAY_TO_SIGNATURE[_WAY_TO_SIGNATURE.index(withdrawal.status) + 1 :]
-            if s is not Status.PENDING_AUTHORIZATION
-        )
-    elif withdrawal.status is Status.QUEUED:
-        path = (Status.PENDING_SIGNATURE,)
-    else:
-        return
-    await writer.move([Move(withdrawal, path, "restored from the signer's journal", now)])
+    if withdrawal.status in WAY:
+        path = _WAY_TO_SIGNATURE[_WAY_TO_SIGNATURE.index(withdrawal.status) + 1 :]
+        await writer.move([Move(withdrawal, path, "restored from the signer's journal", now)])
 
 
 async def _sign_again(
@@ -277,7 +270,7 @@ async def _sign_again(
         requests=adapter.codec.signing_requests(attempt.payload, account),
     )
     (signatures,) = await signer.sign([order])
-    signed = adapter.codec.assemble(attempt.payload, account, signatures)
+    signed = approved(adapter.codec, account, withdrawal, attempt, signatures)
     async with store.write() as writer:
         await writer.store_signed({attempt.id: signed}, now)
         current = await writer.withdrawal(withdrawal.id)

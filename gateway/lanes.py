@@ -40,6 +40,7 @@ from gateway.core.store import Store
 from gateway.core.substatus import SubStatus
 from gateway.journal import BEHIND, record_of
 from gateway.ownership import Ownership
+from gateway.signed import approved
 from gateway.submitter import Submitter
 
 log = structlog.get_logger(__name__)
@@ -140,10 +141,11 @@ class LaneWorker:
         if not await self._ownership.take():
             return False
         async with self._store.read() as reader:
-            unsent = await reader.unsent(self._account.id)
+            # A payment that was never sent is not sent any more once its withdrawal is being cancelled, or has ended.
+            unsent = [a for w, a in await reader.unsent(self._account.id) if w.status is Status.BROADCASTING]
             halted = self._account.id in await reader.halted()
             unsigned = [] if halted else await reader.unsigned(self._account.id)
-        if unsent and not await self._submitter.first_send([a for _, a in unsent], self._ownership.fence):
+        if unsent and not await self._submitter.first_send(unsent, self._ownership.fence):
             return False
         if halted:
             return False
@@ -205,7 +207,7 @@ class LaneWorker:
             signed = await self._sign(pairs)
         except JournalAhead as ahead:
             await self._halt(pairs[0][0], f"{BEHIND}: {ahead}")
-            return
+            raise  # whoever signs this batch one by one must stop as well
         except SignerRefused as refusal:
             if len(pairs) > 1:
                 for pair in pairs:
@@ -243,16 +245,7 @@ class LaneWorker:
         for (withdrawal, attempt), answer in zip(pairs, signatures, strict=True):
             await asyncio.sleep(0)  # checking takes a millisecond each: let the tracker have its turn
             try:
-                signed[attempt.id] = one = codec.assemble(attempt.payload, account, answer)
-                codec.check_signed(
-                    one.raw,
-                    withdrawal.intent,
-                    account,
-                    pays=attempt.kind.pays,
-                    max_fee=withdrawal.max_fee,
-                    claims=attempt.claims,
-                    payload=attempt.payload,
-                )
+                signed[attempt.id] = approved(codec, account, withdrawal, attempt, answer)
             except SignedMismatch as mismatch:
                 await self._halt(withdrawal, f"signed bytes are not what was approved: {mismatch}")
                 raise

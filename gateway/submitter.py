@@ -67,6 +67,9 @@ class Submitter:
                 break
             except (Refused, OutcomeUnknown) as answer:
                 log.debug("keep-alive", attempt=str(attempt.id), answer=str(answer))
+            except BadReply as error:
+                # A node that lies about one send must not keep the tracker from its blocks.
+                log.warning("bad reply to a send", chain=attempt.chain, tx_hash=attempt.tx_hash, error=str(error))
             offered.append(attempt.id)
         if offered:
             async with self._store.write(await fence()) as writer:
